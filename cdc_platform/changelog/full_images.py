@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.order_key import ORDER, ends, map_value
+from cdc_platform.changelog.order_key import ORDER, ends
 from cdc_platform.changelog.ties import Unplaced
+from cdc_platform.changes.maps import map_value
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.tables.names import Name, name_columns

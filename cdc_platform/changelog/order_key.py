@@ -197,20 +197,6 @@ def those(events: pa.RecordBatch, which: pa.BooleanArray) -> pa.RecordBatch:
     return events.slice(first, count) if together else events.filter(which)
 
 
-def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
-    """Of each map the value under a key; NULL where it has none."""
-    offsets = maps.offsets.to_numpy()
-    keys, items = maps.keys, maps.items
-    mine = np.nonzero(pc.equal(keys, name).to_numpy(zero_copy_only=False))[0]
-    row = np.searchsorted(offsets, mine, side="right") - 1
-    inside = (row >= 0) & (row < len(maps))
-    found = np.full(len(maps), -1, np.int64)
-    found[row[inside]] = mine[inside]
-    if maps.null_count:
-        found[maps.is_null().to_numpy(zero_copy_only=False)] = -1
-    return items.take(pa.array(found, mask=found < 0))
-
-
 def placed(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = None) -> pa.RecordBatch:
     """Events with their `order_key`."""
     return events.append_column("order_key", order_key(events, arrivals, clock))

@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 
 from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.file_stats import Touched
-from cdc_platform.changelog.order_key import Clock, map_value, placed, replayed, those
+from cdc_platform.changelog.order_key import Clock, placed, replayed, those
 from cdc_platform.changelog.outcomes import Accounting, Messages
 from cdc_platform.changelog.packed import Packed
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changes.file_stats import KINDS, ROLLED_BACK
+from cdc_platform.changes.maps import map_value
 from cdc_platform.config import Source, Tables
 from cdc_platform.formats import FORMATS, loaded
 from cdc_platform.formats.contract import BAD_COLUMN

@@ -8,7 +8,8 @@ it is until that clock has caught up.
 
 Only kinds of events count that the source's log has stamped (`Format.log_times`): a capture's own heartbeat says that
 the capture lives, not how far it has read. Rows of a load tell when they were read. Changes that a number alone orders
-may come in any order, so they tell nothing.
+may come in any order, so they tell nothing; nor do those of writers that don't keep the log's order (TiCDC, Flink), or
+that stamp events themselves (dtle).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from typing import Any
 from cdc_platform.changelog.epochs import Where, loaded
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.formats.contract import Format
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import PARTITION, partitions
@@ -30,11 +32,18 @@ def told(source: Source, statistics: list[dict[str, Any]]) -> dict[Where, int]:
     form = FORMATS[source.format]
     found: dict[Where, int] = {}
     for g in (g for note in statistics for g in note["groups"]):
-        unordered = form.order == "position" and g["file"] is not None
+        unordered = (form.order == "position" and g["file"] is not None) or _is_unordered(form, g)
         if (at := g.get("committed")) is not None and g["kind"] in form.log_times and not unordered:
             where = g["topic"], g["partition"]
             found[where] = max(at, found.get(where, at))
     return found
+
+
+def _is_unordered(form: Format, group: dict[str, Any]) -> bool:
+    """Whether events were written in another order than the log's, or stamped by another clock."""
+    if form.rows_have_places and group["kind"] == "row" and group["file"] is None:
+        return True
+    return (group["lineage"] or "").startswith(form.capture_clocks)
 
 
 def note(path: Store, source: Source, batch: int, statistics: list[dict[str, Any]]) -> None:

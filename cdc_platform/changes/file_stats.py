@@ -13,6 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.changes.maps import map_value
+from cdc_platform.formats.contract import UNORDERED
+
 KINDS = {
     "rows": ("row",),
     "schemas": ("schema",),
@@ -66,7 +69,7 @@ class Summary:
                 "from_offset": column("offset"),
                 "to_offset": column("offset"),
                 "until": millis(column("source_time")),
-                "committed": millis(pc.if_else(loaded, None, column("source_time"))),
+                "committed": millis(pc.if_else(pc.or_(loaded, _unordered(events)), None, column("source_time"))),
                 "low_pos": pos,
                 "high_pos": pos,
                 "retold": _retold(events),
@@ -95,6 +98,14 @@ class Summary:
             texts = [None if v is None else str(int(v)) for v in whole.column(pos).to_pylist()]  # beyond what JSON has
             whole = whole.set_column(place, pos, pa.array(texts, pa.string()))
         return {"groups": whole.to_pylist(), "ascending": self._apart.told(), "runs": self._runs.told()}
+
+
+def _unordered(events: pa.RecordBatch) -> pa.BooleanArray:
+    """Which rows' writer doesn't keep the log's order (contract.UNORDERED)."""
+    info = events.column("info") if "info" in events.schema.names else pa.nulls(events.num_rows)
+    if info.null_count == len(info):
+        return pa.repeat(pa.scalar(False), events.num_rows)
+    return pc.is_valid(map_value(info, UNORDERED))
 
 
 def _retold(events: pa.RecordBatch) -> pa.Array:

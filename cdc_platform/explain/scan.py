@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.order_key import map_value
+from cdc_platform.changes.maps import map_value
 from cdc_platform.lake.data_files import Unit, footer, note_in, read
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots.reduce.images import rows_at

@@ -31,6 +31,9 @@ erased      says that a message's bytes were erased at a subject's request (form
 """
 
 BAD_COLUMN = "column"
+UNORDERED = "unordered"
+"""Key in `info` of a row whose writer doesn't keep the order of the source's log: what came before it needn't be all
+that the source had committed before."""
 
 LOAD, LOAD_END = "load", "load_end"
 """In `info` of kind schema, of columns of rows that a snapshot (a full load) sent: where in the log it was taken, as
@@ -165,7 +168,12 @@ class Format:
     log_times: frozenset[str] = frozenset()
     """Kinds of events whose `source_time` is by the clock of the source, when its log had them: what the source had
     committed before has come by then. Not so of heartbeats that a capture makes by its own clock: it may lag. Rows of a
-    load, and changes whose position alone orders, are left out by themselves (changelog/watermarks.py)."""
+    load, changes whose position alone orders, and rows marked UNORDERED are left out by themselves
+    (changelog/watermarks.py)."""
+    capture_clocks: tuple[str, ...] = ()
+    """How lineages begin whose events a capture has stamped by its own clock."""
+    rows_have_places: bool = False
+    """Whether rows without a place in the binlog are from a writer that doesn't keep the log's order."""
     beats: tuple[Beat, ...] = ()
     """What comes at an interval: by its absence a dead feed is told. Not what comes with each transaction, as GTID
     entries do: a source without changes sends none."""

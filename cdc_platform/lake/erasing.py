@@ -117,6 +117,7 @@ def _apply(path: Store, table: Rewritten) -> None:
         raise LakeChanged(path.uri(), f"its file {gone} was to take another's place, and isn't there as it was written")
     if table.how == IN_PLACE:
         _rewrite_log(path, table)
+        handles.forget(path)
         there = set(delta_table.files(path, **table.partition))
         if gone := sorted(there & table.files.keys()):
             new = [table.files[name] for name in gone]

@@ -33,7 +33,8 @@ T = TypeVar("T", bound=Dated)
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Numbers `first` to `last` of a sender that no record has. shard: '' where the partition alone is numbered.
-    before, after: offsets of the partition's records around them. at: when that was seen. removed: whether Kafka had
+    before, after: offsets of the partition's records around them: of the first with a higher number, and of the last
+    with a lower one before it (others may have come late). at: when that was seen. removed: whether Kafka had
     removed records between the two before they were landed."""
 
     topic: str
@@ -67,13 +68,20 @@ WITH lives AS (
         PARTITION BY topic, "partition", shard ORDER BY batch, from_offset) AS life
     FROM t WHERE source = {source}
 ), reached AS (
-    SELECT *, max(last) OVER w AS reached, max(to_offset) OVER w AS before
+    SELECT *, max(last) OVER before AS reached, min(from_offset) OVER behind AS after
     FROM lives WHERE first IS NOT NULL
-    WINDOW w AS (PARTITION BY topic, "partition", shard, life ORDER BY first, last
-                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    WINDOW before AS (PARTITION BY topic, "partition", shard, life ORDER BY first, last
+                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+           behind AS (PARTITION BY topic, "partition", shard, life ORDER BY first, last
+                      ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)
+), gaps AS (
+    SELECT * FROM reached WHERE first > reached + 1
 )
-SELECT topic, "partition", shard, reached + 1 AS first, first - 1 AS last, before, from_offset AS after, at
-FROM reached WHERE first > reached + 1 ORDER BY at, topic, "partition", shard, first
+SELECT g.topic, g."partition", g.shard, g.reached + 1 AS first, g.first - 1 AS last, g.after, g.at,
+    coalesce(max(CASE WHEN s.first < g.first AND s.to_offset < g.after THEN s.to_offset END), g.after - 1) AS before
+FROM gaps AS g JOIN reached AS s
+    ON s.topic = g.topic AND s."partition" = g."partition" AND s.shard = g.shard AND s.life = g.life
+GROUP BY g.topic, g."partition", g.shard, g.reached, g.first, g.after, g.at ORDER BY g.at, g.topic, 2, 3, 4
 """
 
 

@@ -26,6 +26,7 @@ from tests.rows import add
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 T = ("t", 0)
+PLACED = {"file_no": 1, "binlog_pos": 5}
 
 
 def at(second: float) -> datetime:
@@ -38,7 +39,7 @@ def event(kind: str, second: float | None, offset: int = 0, partition: int = 0, 
 
 
 def row(second: float | None, offset: int = 0, partition: int = 0, **rest: Any) -> dict[str, Any]:
-    return event("row", second, offset, partition, **{"op": "update", **rest})
+    return event("row", second, offset, partition, **{"op": "update", **PLACED, **rest})
 
 
 def statistics(*events: dict[str, Any]) -> list[dict[str, Any]]:
@@ -55,9 +56,15 @@ def ms(second: float) -> int:
     return round(at(second).timestamp() * 1000)
 
 
+UNPLACED = {"file_no": None, "binlog_pos": None}
 NUMBERED = {"file_no": 0, "binlog_pos": 5, "binlog_file": "n"}
 TELLING = {
     "a row": ("canal", row(3), True),
+    "a row of TiCDC in canal's protobuf": ("canal", row(3, **UNPLACED), False),
+    "DDL without a place": ("canal", event("ddl", 3), True),
+    "a row of Debezium": ("debezium", row(3), True),
+    "a row of Debezium for another database": ("debezium", row(3, **UNPLACED), True),
+    "a row of dtle, by its own clock": ("debezium", row(3, lineage="dtle:job"), False),
     "a commit": ("canal", event("commit", 3), True),
     "canal's own heartbeat": ("canal", event("heartbeat", 3), False),
     "a row of a load": ("debezium", row(3, op="read"), False),
@@ -65,7 +72,8 @@ TELLING = {
     "the source's heartbeat": ("tencent_dts", event("heartbeat", 3), True),
     "a checkpoint by the vendor's clock": ("tencent_dts", event("checkpoint", 3), False),
     "TDSQL's heartbeat table": ("tdsql", event("heartbeat", 3), True),
-    "a row of FlatMessage": ("canal_json", row(3), True),
+    "a row of FlatMessage": ("canal_json", row(3, **UNPLACED), True),
+    "a row of Flink": ("canal_json", row(3, **UNPLACED, info=[("unordered", "")]), False),
     "a row of TiCDC": ("canal_json", row(3, **NUMBERED), False),
     "a watermark of TiCDC": ("canal_json", event("checkpoint", 3), True),
     "a row of DataWorks": ("dataworks", row(3, **NUMBERED), False),

@@ -118,6 +118,13 @@ def test_a_gap_says_where_and_why(config):
     assert "Kafka had removed them before they were landed" in first.text
 
 
+def test_a_gap_that_closes_in_part_stays_where_it_was(config):
+    """Those that come late come behind what follows the gap; the others are missing before that."""
+    came(config, (1, 10), (15, 20), (12, 12), (11, 11))
+    [gap] = sequences.gaps(config, config.sources[0])
+    assert (gap.first, gap.last, gap.before, gap.after) == (13, 14, 9, 10)
+
+
 def test_a_comparison_that_finds_all_tables_equal_mends_it(config, capfd):
     for table in ("orders", "items"):
         schema_history(config, (SOURCE, "shop", table))

@@ -241,11 +241,11 @@ def test_a_swap_that_is_killed_anywhere_is_done_by_the_next_run_or_not_at_all(
         real, noted, removed, allowed = commits.replace, exchange.checkpoints.note, type(lake(topic)).remove, [1]
 
         def one(work: Any, allowed: list[int] = allowed) -> Any:
-            def do(*args: Any) -> Any:
+            def do(*args: Any, **more: Any) -> Any:
                 if not allowed:
                     raise Killed
                 allowed.pop()
-                return work(*args)
+                return work(*args, **more)
 
             return do
 

@@ -40,6 +40,7 @@ FORMAT = Format(
     decode=decode,
     # a heartbeat is stamped by canal itself
     log_times=frozenset({"row", "ddl", "begin", "commit", "rollback", "checkpoint"}),
+    rows_have_places=True,  # TiCDC's have none
     gtid_sets=GtidSets("gtid_set", with_next=frozenset({"begin", "checkpoint"})),
     log_positions=True,
     beats=(Beat("heartbeat"),),  # checkpoints are GTID entries: one per transaction

@@ -31,7 +31,8 @@ COMMIT_TS = 0
 
 class Row(NamedTuple):
     """One row: its message and `place` in it, from 0; op; `data` and the `old` beside it (None: the before image
-    isn't told); what its message says of time (µs) and transaction."""
+    isn't told); what its message says of time (µs) and transaction; ordered: whether its writer keeps the order of the
+    source's log, as canal and those that number their batches as it does."""
 
     at: int
     place: int
@@ -41,6 +42,7 @@ class Row(NamedTuple):
     time: int | None
     gtid: str | None
     txn: str | None
+    ordered: bool
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class Changes(collect.Changes):
     time: list[int | None]
     gtid: list[str | None]
     txn: list[str | None]
+    ordered: list[bool]
 
 
 class Rows(NamedTuple):
@@ -101,7 +104,8 @@ def _rows(at: int, kind: str, message: dict, extension: dict, data: list, option
         raise ValueError("the rows name no database and table; options database and table name one for all such")
     key = column_key(message.get("pkNames"))
     op, time, gtid = OPS[kind], micros(message.get("es")), _text(message, "gtid") or None
-    txn = _count(extension, "commitTs")
+    txn, number = _count(extension, "commitTs"), message.get("id")
+    ordered = type(number) is int and number > 0  # canal's are; TiCDC writes 0, Flink and SeaTunnel none
     olds = _olds(message, len(data), key) if kind == "UPDATE" else [None] * len(data)
     for row in data:
         if type(row) is not dict or not row:
@@ -112,7 +116,7 @@ def _rows(at: int, kind: str, message: dict, extension: dict, data: list, option
         key,
         of_object(_single(message.get("mysqlType")), "mysqlType"),
         of_object(_single(message.get("sqlType")), "sqlType"),
-        [Row(at, i, op, r, o, time, gtid, txn) for i, (r, o) in enumerate(zip(data, olds, strict=True))],
+        [Row(at, i, op, r, o, time, gtid, txn, ordered) for i, (r, o) in enumerate(zip(data, olds, strict=True))],
         schema_of(message),
     )
 

@@ -20,7 +20,7 @@ from cdc_platform.formats.canal_common.text import Dialect, hint, to_text
 from cdc_platform.formats.canal_json.messages import COMMIT_TS, Changes
 from cdc_platform.formats.canal_json.sheets import Old, Sheet
 from cdc_platform.formats.collect import Converted, Table
-from cdc_platform.formats.contract import UNKNOWN
+from cdc_platform.formats.contract import UNKNOWN, UNORDERED
 from cdc_platform.formats.events import BadColumn, row_batch
 from cdc_platform.formats.images import image_maps
 from cdc_platform.formats.texts import BAD, Number, json_text, number_text, plain_text, shown
@@ -193,6 +193,8 @@ def _batch(messages: pa.RecordBatch, table: Table, changes: Changes, cells: _Cel
         "row_no": index,
         **_places(changes),
     }
+    if not all(changes.ordered):
+        columns["info"] = [None if told else [(UNORDERED, "")] for told in changes.ordered]
     return row_batch(messages, changes.at, columns)
 
 

@@ -135,11 +135,12 @@ def _changes(at: list[int], messages: list[_FlatMessage], images: _Images) -> Ch
         [OPS[m.type] for m in messages],
         [m.es * 1000 for m in messages],
         [m.gtid or None for m in messages],
+        [m.id > 0 for m in messages],
     ]
     place = [0] * rows
     if rows != len(messages):
         counts = [len(m.data) for m in messages]
         place = list(chain.from_iterable(map(range, counts)))
         fields = [list(chain.from_iterable(map(repeat, field, counts))) for field in fields]
-    at, op, time, gtid = fields
-    return Changes(at, place, op, images.data, images.old, time, gtid, [None] * rows)
+    at, op, time, gtid, ordered = fields
+    return Changes(at, place, op, images.data, images.old, time, gtid, [None] * rows, ordered)

@@ -29,7 +29,7 @@ class Sheet:
 
     def __init__(self, names: tuple[str, ...]):
         self.names = names
-        self.fields = Changes([], [], [], [], [], [], [], [])
+        self.fields = Changes([], [], [], [], [], [], [], [], [])
         self._cells: list[pa.StringArray] = []
         self._old_cells: list[pa.StringArray] = []
         self._has_old: list[list[bool]] = []

@@ -293,6 +293,7 @@ FORMAT = Format(
     decode=decode,
     # heartbeats, and where the database tells no time transactions, are stamped by the connector
     log_times=frozenset({"row"}),
+    capture_clocks=("dtle:",),
     log_positions=True,
     beats=(Beat("heartbeat"),),
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changelog.full_images import Figures, PlainTable, looked, texts_of, told
-from cdc_platform.changelog.order_key import map_value, numbers
+from cdc_platform.changelog.order_key import numbers
 from cdc_platform.changelog.unify import CHANGELOG_FILE
+from cdc_platform.changes.maps import map_value
 from cdc_platform.lake.data_files import Output, Unit, footer, read
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots.schema.shapes import ADDRESS

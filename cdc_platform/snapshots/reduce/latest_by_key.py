@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from cdc_platform.changelog.full_images import PlainTable
 from cdc_platform.changelog.hashing import hashes
-from cdc_platform.changelog.order_key import map_value, those
+from cdc_platform.changelog.order_key import those
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.changes.file_stats import later
+from cdc_platform.changes.maps import map_value
 from cdc_platform.lake.data_files import Unit, read
 from cdc_platform.spark import workers
 

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.changelog.full_images import PlainTable
-from cdc_platform.changelog.order_key import map_value, numbers, those
+from cdc_platform.changelog.order_key import numbers, those
 from cdc_platform.changelog.ties import Hashed, hashed
 from cdc_platform.changelog.unify import CHANGELOG_FILE
+from cdc_platform.changes.maps import map_value
 from cdc_platform.lake.data_files import Unit, read, units
 from cdc_platform.spark import arrow_tasks, workers
 

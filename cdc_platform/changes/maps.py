@@ -1,0 +1,22 @@
+"""Maps of text in Arrow: what events keep of their rows."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
+    """Of each map the value under a key; NULL where it has none."""
+    offsets = maps.offsets.to_numpy()
+    keys, items = maps.keys, maps.items
+    mine = np.nonzero(pc.equal(keys, name).to_numpy(zero_copy_only=False))[0]
+    row = np.searchsorted(offsets, mine, side="right") - 1
+    inside = (row >= 0) & (row < len(maps))
+    found = np.full(len(maps), -1, np.int64)
+    found[row[inside]] = mine[inside]
+    if maps.null_count:
+        found[maps.is_null().to_numpy(zero_copy_only=False)] = -1
+    return items.take(pa.array(found, mask=found < 0))
