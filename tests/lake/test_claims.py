@@ -86,6 +86,20 @@ def test_a_topic_that_is_read_from_now_on_takes_back_what_was_told_without_it(co
         assert published(config, monkeypatch, of(ONE, ("u", 0), 2)).of(ONE) is None, "not 5000, told without it"
 
 
+def test_a_partition_whose_rows_tell_no_time_is_not_idle(make_config: Any, monkeypatch: pytest.MonkeyPatch):
+    """DataWorks' heartbeats may come by one partition alone, while another lags."""
+    for format, found in (("dataworks", None), ("canal", at(500))):
+        config = make_config([{"name": "s", "format": format, "topics": ["t"]}], lake=f"{format}-lake")
+        for partition, to in ((0, 9), (1, 4)):
+            ledger(config, 0, partition, 0, to)
+            taken(config, 0, partition, 0, to)
+        reached(config, 0, a=(9, 500))
+        looked(monkeypatch, 10_000)
+        told = published(config, monkeypatch, NOTHING)
+        assert told.source_time == found
+        assert found or told.reason == "no event of t/1 tells when its log had it"
+
+
 def test_a_topic_that_takes_another_s_place_takes_back_nothing(config: Config, monkeypatch: Any):
     ledger(config, 0, 0, 0, 9)
     reached(config, 0, a=(9, 5_000))

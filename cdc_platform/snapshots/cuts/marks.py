@@ -7,9 +7,10 @@ sends it later. So this is taken for complete and said to be (`proven` is false)
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
 from cdc_platform.lake import queries, sequences, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Where
@@ -25,7 +26,7 @@ NEVER = 1 << 62
 class Marks(NamedTuple):
     """What is known of partitions. now: watermarks (None: none was told); before: of others, so long ago that a record
     older than them would have come by the time that Kafka was last looked at; open: partitions of which not all that
-    was landed is in the changelog; ends: first offset that isn't taken up, NEVER of those in `again`, whose offsets
+    was landed is in the changelog, or that may go on without telling a time: they aren't idle; ends: first offset that isn't taken up, NEVER of those in `again`, whose offsets
     have begun again, so that nothing of theirs is behind what was told; taken: the one behind the newest event;
     backed: partitions by which nothing came that is older than what was told before: nothing was landed of them, or
     they took another's place."""
@@ -101,4 +102,13 @@ def read(config: Config, source: Source, path: Store) -> Marks:
         until = looked - timedelta(seconds=source.idle_partition_s)
         old = watermarks.partitions(path, source.name, until=until)
         before = max((r["source_time"] for w, r in old.items() if r["source_time"] and w not in over), default=None)
-    return Marks({**dict.fromkeys(there), **now}, before, frozenset(there - whole), ends, events, backed, again)
+    open_ = frozenset(there - whole) | _mute(source, ledger, now)
+    return Marks({**dict.fromkeys(there), **now}, before, open_, ends, events, backed, again)
+
+
+def _mute(source: Source, ledger: Mapping[Where, Mapping[str, int]], now: Mapping[Where, Any]) -> frozenset[Where]:
+    """Partitions of a format whose rows tell no time that have had records, and never one that tells it: they may have
+    rows all the time, so they aren't idle."""
+    if "row" in FORMATS[source.format].log_times:
+        return frozenset()
+    return frozenset(w for w, r in ledger.items() if r["landed"] and now.get(w) is None)
