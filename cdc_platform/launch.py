@@ -35,14 +35,15 @@ class Launcher:
     def execute(
         self, keys: "list[dg.AssetKey]", tag: str, config: dict[str, Any] | None = None
     ) -> "dg.ExecuteInProcessResult":
+        from cdc_platform.automation import checks
         from cdc_platform.automation.instance import PROCESS_TAG, process_tag
         from cdc_platform.automation.naming import SOURCE_TAG
 
-        result = self.job.execute_in_process(
+        wanted = checks.of_run(keys, self.job.asset_layer.asset_graph)
+        result = self.job.get_subset(asset_selection=set(keys), asset_check_selection=set(wanted)).execute_in_process(
             instance=self.instance,
             run_config={**_QUIET, **(config or {})},
             raise_on_error=False,
-            asset_selection=keys,
             tags={SOURCE_TAG: tag, PROCESS_TAG: process_tag()},
         )
         if any(e.step_failure_data.error_source.name == "INTERRUPT" for e in result.get_step_failure_events()):

@@ -1,10 +1,11 @@
 """Asset checks that look outside of the lake: is the source alive, do the snapshots equal the source. Checks of what
 the lake says come with its assets (`accounting`, `table_assets`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
 from cdc_platform.automation import beside, completeness, observe, shadows, table_status
 from cdc_platform.automation.naming import Naming
@@ -48,6 +49,13 @@ def reconcile_selection(naming: Naming) -> dg.AssetSelection:
         *(naming.table(s, *name).key for s, name in known if s.reconcile),
     ]
     return dg.AssetSelection.checks(*(dg.AssetCheckKey(key, EQUALS_SOURCE) for key in keys))
+
+
+def of_run(assets: Iterable[dg.AssetKey], graph: BaseAssetGraph) -> list[dg.AssetCheckKey]:
+    """The checks of a run that brings assets up to date: all of theirs but those that read the source's database. Where
+    a run names none Dagster takes all of the code location, also those that the run's job leaves out."""
+    keys = set(assets)
+    return [key for key in sorted(graph.asset_check_keys) if key.asset_key in keys and key.name != EQUALS_SOURCE]
 
 
 def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list[Name]) -> dg.AssetChecksDefinition:

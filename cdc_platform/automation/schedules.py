@@ -44,6 +44,6 @@ def catch_up_schedule(naming: Naming) -> dg.ScheduleDefinition:
             yield dg.SkipReason("runs of all sources are under way")
         for source in free:  # a key per source and tick: one tick's requests must be told apart
             tick = context.scheduled_execution_time
-            yield run_request(naming, source, run_key=f"{source.name}:{tick.isoformat()}")
+            yield run_request(naming, context.repository_def, source, f"{source.name}:{tick.isoformat()}")
 
     return schedule

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -27,12 +28,17 @@ def all_sensors(naming: Naming, job: Any) -> list[dg.SensorDefinition]:
     return [checkpoint_sensor(naming, job), heartbeat_sensor(naming), tables_sensor(naming)]
 
 
-def run_request(naming: Naming, source: Source, run_key: str | None = None, **config: bool) -> dg.RunRequest:
-    """One catch-up run of one source. config: of the step `snapshots`."""
+def run_request(
+    naming: Naming, repository: dg.RepositoryDefinition | None, source: Source, run_key: str, **config: bool
+) -> dg.RunRequest:
+    """One catch-up run of one source. repository: what the code location has, which tells the checks (Dagster gives
+    none to a sensor that is called by itself). config: of the step `snapshots`."""
+    keys = naming.run_keys(source)
     return dg.RunRequest(
         run_key=run_key,
         tags={SOURCE_TAG: naming.tag(source)},
-        asset_selection=naming.run_keys(source),
+        asset_selection=keys,
+        asset_check_keys=checks.of_run(keys, repository.asset_graph) if repository else None,
         run_config=run_config(naming, source, **config) if config else None,
     )
 
@@ -79,6 +85,7 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         cursor = _cursor(context.cursor)
         requested: dict[str, str] = cursor["positions"]
+        request = partial(run_request, naming, context.repository_def)
         ends = observe.each_source(config, lambda source: observe.kafka_ends(config, source))
         requests, told, events = [], [], []
         for source in config.sources:
@@ -91,7 +98,7 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
             position = position_id(found)
             if requested.get(source.name) == position or not queries.has_news(config, source, found):
                 if _idle(context.instance, naming, source, found, cursor["idle"]):
-                    requests.append(run_request(naming, source, f"{source.name}:{position}:idle"))
+                    requests.append(request(source, f"{source.name}:{position}:idle"))
                 else:
                     told.append(f"{source.name}: nothing new")
             elif is_running(context.instance, naming, source):
@@ -99,7 +106,7 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
             else:
                 requested[source.name] = position
                 follow = {"follow": True} if source.follow_s else {}
-                requests.append(run_request(naming, source, f"{source.name}:{position}", **follow))
+                requests.append(request(source, f"{source.name}:{position}", **follow))
         reason = None if requests else dg.SkipReason("; ".join(told))
         return dg.SensorResult(
             run_requests=requests, asset_events=events, skip_reason=reason, cursor=json.dumps(cursor)

@@ -1,5 +1,6 @@
 """Checks find what is wrong in real Delta tables, and pass when it is right."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -7,8 +8,9 @@ import pytest
 
 from cdc_platform.automation import checks
 from cdc_platform.automation.accounting import ledger_result
-from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.definitions import build
+from cdc_platform.launch import Launcher
 from cdc_platform.reconcile.binlog import Risk
 from cdc_platform.reconcile.result import TableResult
 from tests.automation.conftest import NoSpark, landing, ledger, make_config, schema_history
@@ -76,6 +78,29 @@ def test_reconcile_is_a_check_of_its_own_job(tmp_path, instance, monkeypatch):
     found = defs.resolve_job_def("reconcile").execute_in_process(instance=instance).get_asset_check_evaluations()
     assert {(c.asset_key.to_user_string(), c.passed) for c in found} == {(name, False) for name in compared}
     assert all("not compared: SHOP_DSN" in str(c.description) for c in found)
+
+
+@pytest.mark.parametrize("by", ["schedule", "command"])
+def test_no_run_of_a_source_reads_its_database(tmp_path, instance, stages, monkeypatch, by):
+    """A run names assets: without names of checks Dagster would run all of theirs, those of other jobs, too."""
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    defs, keys = build(config), Naming(config).run_keys(config.source("shop-dts"))
+    if by == "schedule":
+        repository = defs.get_repository_def()
+        context = dg.build_schedule_context(
+            instance=instance, scheduled_execution_time=datetime(2026, 11, 20, tzinfo=UTC), repository_def=repository
+        )
+        request = (repository.get_schedule_def("catch_up_schedule").evaluate_tick(context).run_requests or [])[0]
+        assert (request.tags[SOURCE_TAG], list(request.asset_selection or [])) == ("shop-dts", keys)
+        told = request.asset_check_keys or []
+    else:
+        result = Launcher(defs.resolve_job_def("catch_up"), instance).execute(keys, "shop-dts")
+        told = [c.asset_check_key for c in result.get_asset_check_evaluations()]
+    assert sorted(k.name for k in told) == [
+        "every_landed_offset_is_accounted_for",
+        *("heartbeat", "no_record_is_missing", "no_table_is_stopped", "nothing_is_held"),
+    ]
 
 
 def test_each_table_is_compared_for_itself_and_the_source_as_a_whole(tmp_path, instance, monkeypatch):
