@@ -7,7 +7,7 @@ from pydantic import Field
 
 from cdc_platform.automation.metadata import table_of
 from cdc_platform.automation.naming import Naming
-from cdc_platform.automation.stages import failing, interruptible, spark_of
+from cdc_platform.automation.stages import failing, interruptible, source_of, spark_of
 from cdc_platform.errors import ConfigError, TableStopped
 from cdc_platform.loading import CHUNK_ROWS
 
@@ -29,18 +29,18 @@ class LoadConfig(dg.Config):
 def load_job(naming: Naming) -> Any:
     """An op job, so that "materialize all" leaves it out. What was loaded is the metadata of its output; the run fails
     where a table's snapshot is stopped behind it."""
-    sources = {s.name: how for s in naming.config.sources if (how := s.reconcile) is not None}
+    sources = {s.name: (s, how) for s in naming.config.sources if (how := s.reconcile) is not None}
 
     @dg.op(name=naming.name("load_tables"), required_resource_keys={naming.resource_key}, out=dg.Out(dg.Nothing))
     def load_tables(context: dg.OpExecutionContext, config: LoadConfig) -> None:
         from cdc_platform.loading import run
         from cdc_platform.reconcile.server import Server, dsn_from
 
-        source = naming.config.source(context.partition_key)
         with failing(), interruptible():
+            source = source_of(context, (s for s, _ in sources.values()))
             if not config.tables:
-                raise ConfigError("ops.load_tables.config.tables", "names no table", ["db.table"])
-            server = Server(dsn_from(sources[source.name].dsn_env))
+                raise ConfigError(f"ops.{context.op.name}.config.tables", "names no table", ["db.table"])
+            server = Server(dsn_from(sources[source.name][1].dsn_env))
             names = run.named(source, server, config.tables)
             spark, told = spark_of(context, naming), context.log.info
             asked = {"chunk_rows": config.chunk_rows, "end_history": config.end_history}

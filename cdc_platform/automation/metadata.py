@@ -60,5 +60,6 @@ def _number(value: float) -> dg.MetadataValue:
 def table_of(records: Sequence[Mapping[str, Any]]) -> Any:
     """Records with the same fields (one at least) as a table of metadata."""
     kept = [{k: v if isinstance(v, int) else str(v or "") for k, v in r.items()} for r in records[:_MOST]]
-    columns = [dg.TableColumn(name, "int" if isinstance(value, int) else "string") for name, value in kept[0].items()]
+    types = {bool: "bool", int: "int"}
+    columns = [dg.TableColumn(name, types.get(type(value), "string")) for name, value in kept[0].items()]
     return dg.MetadataValue.table([dg.TableRecord(r) for r in kept], dg.TableSchema(columns))

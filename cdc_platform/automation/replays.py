@@ -1,6 +1,8 @@
 """The job `replay`: what was landed of a source decoded again, and how its tables differ. A partition is a source, so
 that a back-fill replays several."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -8,11 +10,13 @@ from pydantic import Field
 
 from cdc_platform.automation.metadata import table_of
 from cdc_platform.automation.naming import Naming
-from cdc_platform.automation.stages import failing, interruptible, spark_of
+from cdc_platform.automation.stages import failing, interruptible, source_of, spark_of
+from cdc_platform.errors import ConfigError
 from cdc_platform.replay.kinds import KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
 from cdc_platform.units import told_value
 
 REPLAY = "replay"
+_CALLED = {"--table": "tables", "--from": "since", "--options": "options"}
 
 
 class ReplayConfig(dg.Config):
@@ -37,8 +41,8 @@ def replay_job(naming: Naming) -> Any:
     def replay_source(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from cdc_platform.replay.run import replay as replayed
 
-        source = naming.config.source(context.partition_key)
-        with failing(), interruptible():
+        with failing(), interruptible(), _named():
+            source = source_of(context, naming.config.sources)
             found = replayed(
                 spark_of(context, naming),
                 naming.config,
@@ -62,6 +66,16 @@ def replay_job(naming: Naming) -> Any:
         replay_source()
 
     return replay
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Errors name what is wrong as the run's configuration does, not as the command does."""
+    try:
+        yield
+    except ConfigError as error:
+        option, *more = error.key.split(".")
+        raise ConfigError(".".join((_CALLED.get(option, option), *more)), error.problem, error.valid) from error
 
 
 def difference(found: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Stages as steps of a Dagster run: called under the source's lock, with errors as Dagster acts upon them."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import dagster as dg
@@ -10,7 +10,7 @@ from cdc_platform.automation.metadata import figures
 from cdc_platform.automation.naming import Naming
 from cdc_platform.chain import STAGES, maintain
 from cdc_platform.config import Source
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, ConfigError
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
 from cdc_platform.spark.session import leased
@@ -62,6 +62,16 @@ def failing() -> Iterator[None]:
         yield
     except CdcError as error:
         raise dg.Failure(str(error), allow_retries=error.retriable) from error
+
+
+def source_of(context: dg.OpExecutionContext, sources: Iterable[Source]) -> Source:
+    """The source that a run's partition names: Dagster launches one without a partition, too, or with any text. Raises
+    ConfigError."""
+    own = {s.name: s for s in sources}
+    name = context.partition_key if context.has_partition_key else None
+    if name not in own:
+        raise ConfigError("partition", f"no source {name!r}" if name else "names no source", list(own))
+    return own[name]
 
 
 def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext | dg.AssetCheckExecutionContext, naming: Naming):

@@ -31,6 +31,7 @@ from cdc_platform.spark import delta_sql, row_diff
 from cdc_platform.spark.session import leased
 from cdc_platform.suggest import closest
 from cdc_platform.tables import BOOKKEEPING, QUARANTINE, name_in
+from cdc_platform.units import count
 
 log = logging.getLogger("cdc_platform.run")
 _SIDES = row_diff.Sides("in_use", "replay", *kinds.KINDS)
@@ -137,7 +138,7 @@ def _differences(
     """Of each table, those with differences first."""
     names = chosen or sorted({*now.tables, *described.known(beside, replayed.name)})
     sides = _Sides(spark, Reasons(spark, config, beside, replayed), now, samples)
-    log.info("replay of %s: comparing %d tables", replayed.name, len(names))
+    log.info("replay of %s: comparing %s", replayed.name, count(len(names), "table"))
     found = delta_sql.run_parallel([partial(sides.compared, name) for name in names])
     return sorted(found, key=lambda t: t["equal"])
 

@@ -100,3 +100,27 @@ def test_a_table_that_the_server_has_not_is_refused_before_spark_is_started(tmp_
 def test_without_a_server_to_read_there_is_no_job(config):
     with pytest.raises(dg.DagsterInvariantViolationError, match="load"):
         build(config).resolve_job_def("load")
+
+
+def test_a_source_whose_server_cant_be_read_is_no_partition(tmp_path, instance, monkeypatch):
+    """Dagster takes any text for a partition."""
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: Dear())
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    config.sources[1] = config.sources[1].model_copy(update={"reconcile": None})
+    job = build(config).resolve_job_def("load")
+    given = {"ops": {"load_tables": {"config": {"tables": ["shop.orders"]}}}}
+    result = job.execute_in_process(
+        run_config=given, tags={"dagster/partition": config.sources[1].name}, instance=instance, raise_on_error=False
+    )
+    [failed] = result.get_step_failure_events()
+    told = failed.step_failure_data.user_failure_data
+    assert told is not None and told.description == "partition: no source 'shop_debezium'; valid: shop-dts"
+
+
+def test_what_is_wrong_is_named_as_the_step_is_called(tmp_path, instance, monkeypatch):
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: Dear())
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    job = build(config, prefix=["cdc"]).resolve_job_def("cdc_load")
+    given = {"ops": {"cdc_load_tables": {"config": {"tables": []}}}}
+    result = job.execute_in_process(run_config=given, partition_key="shop-dts", instance=instance, raise_on_error=False)
+    assert "ops.cdc_load_tables.config.tables: names no table" in str(result.get_step_failure_events()[0])

@@ -1,10 +1,12 @@
 """The job `replay`: a partition per source, and the difference as metadata."""
 
+from typing import Any
+
 import dagster as dg
 import pytest
 
 from cdc_platform.definitions import build
-from cdc_platform.errors import RunInProgress
+from cdc_platform.errors import ConfigError, RunInProgress
 from tests.automation.conftest import NoSpark
 
 FOUND = {
@@ -96,3 +98,37 @@ def test_a_replay_that_is_refused_fails_with_its_reason(job, instance, monkeypat
     result = job.execute_in_process(partition_key="shop-dts", instance=instance, raise_on_error=False)
     [failed] = result.get_step_failure_events()
     assert "another run is writing its tables" in failed.step_failure_data.user_failure_data.description
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        ("--table", "tables: none of these; valid: shop.orders"),
+        ("--from", "since: none of these; valid: shop.orders"),
+        ("--options.time_zone", "options.time_zone: none of these; valid: shop.orders"),
+        ("cdc.yaml", "cdc.yaml: none of these; valid: shop.orders"),
+    ],
+)
+def test_what_is_wrong_is_named_as_the_runs_configuration_names_it(job, instance, monkeypatch, called, said):
+    def wrong(*_, **__):
+        raise ConfigError(called, "none of these", ["shop.orders"])
+
+    monkeypatch.setattr("cdc_platform.replay.run.replay", wrong)
+    assert reason(job, instance, partition_key="shop-dts") == said
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [({}, "partition: names no source"), ({"dagster/partition": "shop"}, "partition: no source 'shop'")],
+)
+def test_a_run_without_a_source_says_which_there_are(job, instance, tags, said):
+    """Dagster's pages ask "Are you sure?" of a run without a partition, and launch it."""
+    told = reason(job.get_subset(op_selection=["replay_source"]), instance, tags=tags)
+    assert told == f"{said}; valid: shop-dts, shop_debezium"
+
+
+def reason(job: Any, instance: dg.DagsterInstance, **how: Any) -> str | None:
+    """Why a run fails."""
+    [failed] = job.execute_in_process(instance=instance, raise_on_error=False, **how).get_step_failure_events()
+    told = failed.step_failure_data.user_failure_data
+    return told and told.description
