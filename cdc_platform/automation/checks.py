@@ -16,6 +16,7 @@ from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.watermarks import lag_seconds
 from cdc_platform.tables import Name
+from cdc_platform.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,8 @@ def reconcile_result(
     wrong = [r for r in results if not r.equal]
     skipped = sum(len(r.not_compared) for r in results)
     shown = "; ".join(_wrong(r) for r in wrong[:_SHOWN])
-    equal = f"{len(results)} tables equal their source" + (f"; {skipped} columns not compared" if skipped else "")
+    equal = "the table equals its source" if len(results) == 1 else f"{len(results)} tables equal their source"
+    equal += f"; {count(skipped, 'column')} not compared" if skipped else ""
     but = "".join(f"; changes may be missing: {r.name} is {r.value}" for r in risks)
     return dg.AssetCheckResult(
         asset_key=key,

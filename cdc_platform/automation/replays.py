@@ -1,6 +1,7 @@
 """The job `replay`: what was landed of a source decoded again, and how its tables differ. A partition is a source, so
 that a back-fill replays several."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,8 @@ from cdc_platform.replay.kinds import KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
 from cdc_platform.units import told_value
 
 REPLAY = "replay"
-_CALLED = {"--table": "tables", "--from": "since", "--options": "options"}
+_CALLED = {"--table": "tables", "--from": "since", "--options": "options", "--swap": "swap"}
+_OPTION = re.compile("|".join(_CALLED))
 
 
 class ReplayConfig(dg.Config):
@@ -74,8 +76,11 @@ def _named() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        option, *more = error.key.split(".")
-        raise ConfigError(".".join((_CALLED.get(option, option), *more)), error.problem, error.valid) from error
+        raise ConfigError(_named_so(error.key), error.problem, map(_named_so, error.valid)) from error
+
+
+def _named_so(text: str) -> str:
+    return _OPTION.sub(lambda found: _CALLED[found[0]], text)
 
 
 def difference(found: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +96,9 @@ def difference(found: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {kind: sum(t[kind] for t in tables) for kind in KINDS}
     told |= {"equal": found["equal"], "swapped": found["swapped"], "seconds": found["seconds"]}
     told |= {f"held_{side}": count for side, count in found["held"].items()}
-    told |= {"decoder": found["decoders"]["replay"], "side_lake": dg.MetadataValue.path(found["path"])}
+    told |= {"decoder": found["decoders"]["replay"]}
+    if not found["swapped"]:  # else it is gone
+        told |= {"side_lake": dg.MetadataValue.path(found["path"])}
     shown = {"tables": [_summary(t) for t in tables], **named, "rows": rows}
     return {**told, **{name: table_of(records) for name, records in shown.items() if records}}
 

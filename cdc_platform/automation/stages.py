@@ -38,7 +38,9 @@ def interruptible() -> Iterator[None]:
             cause = cause.__cause__ or cause.__context__
         if cause is None:
             raise
-        raise Interrupted from None
+        raise Interrupted(
+            "ended from outside: Terminate on a page of Dagster, or Ctrl-C. The next run goes on"
+        ) from None
 
 
 def call(

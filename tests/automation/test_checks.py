@@ -140,7 +140,7 @@ def test_what_a_comparison_found_passes_only_when_all_is_equal():
     equal = TableResult("a.b", expected_rows=5, actual_rows=5, not_compared={"doc": "json"})
     source = make_config(Path("x")).sources[0]
     passed = checks.reconcile_result(source, [equal])
-    assert (passed.passed, passed.description) == (True, "1 tables equal their source; 1 columns not compared")
+    assert (passed.passed, passed.description) == (True, "the table equals its source; 1 column not compared")
     for wrong in ({"missing": 1}, {"extra": 1}, {"changed": 1}, {"not_looked_into": 1}, {"problems": ["gone"]}):
         failed = checks.reconcile_result(source, [equal, TableResult("a.c", **wrong)])
         assert not failed.passed

@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cdc_platform.automation.replays import difference
 from cdc_platform.definitions import build
 from cdc_platform.errors import ConfigError, RunInProgress
 from tests.automation.conftest import NoSpark
@@ -83,6 +84,11 @@ def test_the_difference_is_the_metadata_of_the_steps_output(job, instance, monke
     assert tables["tables"][0]["state_replay"] == "live"
 
 
+def test_a_side_lake_that_is_gone_isnt_named():
+    assert "side_lake" in difference(FOUND)
+    assert "side_lake" not in difference({**FOUND, "swapped": True})
+
+
 def test_no_values_come_to_dagsters_database_unless_asked_for(job, instance, monkeypatch):
     asked = []
     monkeypatch.setattr("cdc_platform.replay.run.replay", lambda *_, **how: asked.append(how["samples"]) or FOUND)
@@ -100,18 +106,28 @@ def test_a_replay_that_is_refused_fails_with_its_reason(job, instance, monkeypat
     assert "another run is writing its tables" in failed.step_failure_data.user_failure_data.description
 
 
+def test_a_run_that_is_terminated_says_so(job, instance, monkeypatch):
+    def terminated(*_, **__):
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr("cdc_platform.replay.run.replay", terminated)
+    with pytest.raises(dg.DagsterExecutionInterruptedError, match="ended from outside"):
+        job.execute_in_process(partition_key="shop-dts", instance=instance)
+
+
 @pytest.mark.parametrize(
-    ("called", "said"),
+    ("called", "valid", "said"),
     [
-        ("--table", "tables: none of these; valid: shop.orders"),
-        ("--from", "since: none of these; valid: shop.orders"),
-        ("--options.time_zone", "options.time_zone: none of these; valid: shop.orders"),
-        ("cdc.yaml", "cdc.yaml: none of these; valid: shop.orders"),
+        ("--table", "shop.orders", "tables: no; valid: shop.orders"),
+        ("--from", "dts-shop/0/7", "since: no; valid: dts-shop/0/7"),
+        ("--options.time_zone", "+08:00", "options.time_zone: no; valid: +08:00"),
+        ("--swap", "without --table", "swap: no; valid: without tables"),
+        ("cdc.yaml", "a file", "cdc.yaml: no; valid: a file"),
     ],
 )
-def test_what_is_wrong_is_named_as_the_runs_configuration_names_it(job, instance, monkeypatch, called, said):
+def test_what_is_wrong_is_named_as_the_runs_configuration_names_it(job, instance, monkeypatch, called, valid, said):
     def wrong(*_, **__):
-        raise ConfigError(called, "none of these", ["shop.orders"])
+        raise ConfigError(called, "no", [valid])
 
     monkeypatch.setattr("cdc_platform.replay.run.replay", wrong)
     assert reason(job, instance, partition_key="shop-dts") == said
