@@ -63,7 +63,9 @@ def _check_keys(definitions: Iterable[Any]) -> list[dg.AssetCheckKey]:
 def spark_resource(config: Config) -> Any:
     """dagster-pyspark's LazyPySparkResource: classic or Spark Connect, by configuration alone.
 
-    Dagster shows a resource's configuration: secrets are blanked there and put back when the session is made.
+    Dagster shows a resource's configuration: secrets are blanked there and put back when the session is made. It also
+    writes it into what is launched from the Launchpad, and launches that again as it is: so the address of a server
+    that is another one with each `cdc-platform ui` isn't told.
     """
     from dagster_pyspark import LazyPySparkResource  # imports pyspark, starts nothing
 
@@ -73,15 +75,18 @@ def spark_resource(config: Config) -> Any:
     from cdc_platform.spark.session import prepare, session_of, spark_config
 
     real = spark_config(config)
+    given = os.environ.get("CDC_SPARK_REMOTE")
+    shown = {} if given and real == {"spark.remote": given} else redact(real)
 
     class SparkSession(LazyPySparkResource):
         """A lazily opened Spark session."""
 
         def _init_session(self) -> None:
             if self._spark_session is None:
-                wanted = {k: real.get(k, v) if v == "***" else v for k, v in self.spark_config.items()}
+                asked = self.spark_config or real
+                wanted = {k: real.get(k, v) if v == "***" else v for k, v in asked.items()}
                 self._spark_session = prepare(
-                    prestart.taken(wanted) or session_of(wanted), real.get("spark.remote"), kind(config.lake)
+                    prestart.taken(wanted) or session_of(wanted), wanted.get("spark.remote"), kind(config.lake)
                 )
 
-    return SparkSession(spark_config=redact(real))
+    return SparkSession(spark_config=shown)
