@@ -26,10 +26,10 @@ NEVER = 1 << 62
 class Marks(NamedTuple):
     """What is known of partitions. now: watermarks (None: none was told); before: of others, so long ago that a record
     older than them would have come by the time that Kafka was last looked at; open: partitions of which not all that
-    was landed is in the changelog, or that may go on without telling a time: they aren't idle; ends: first offset that isn't taken up, NEVER of those in `again`, whose offsets
-    have begun again, so that nothing of theirs is behind what was told; taken: the one behind the newest event;
-    backed: partitions by which nothing came that is older than what was told before: nothing was landed of them, or
-    they took another's place."""
+    was landed is in the changelog, or that may go on without telling a time: they aren't idle; ends: first offset that
+    isn't taken up, NEVER of those in `again`, whose offsets have begun again, so that nothing of theirs is behind what
+    was told; taken: the one behind the newest event; backed: partitions by which nothing came that is older than what
+    was told before: nothing was landed of them, or they took another's place."""
 
     now: Mapping[Where, datetime | None]
     before: datetime | None
