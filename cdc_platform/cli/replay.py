@@ -84,7 +84,7 @@ def _shown(found: dict[str, Any]) -> dict[str, Any]:
     )
     told: dict[str, Any] = {
         "source": found["source"],
-        "side lake": found["path"],
+        "side lake": None if found["swapped"] else found["path"],  # a swap leaves none
         "decoder": {"in use": decoders or None, "replay": found["decoders"]["replay"]},
         "held rows": _named(found["held"]),
     }

@@ -114,7 +114,7 @@ def named(source: Source, server: Server, texts: Iterable[str]) -> list[tuple[st
         if not (db and name):
             raise ConfigError("DB.TABLE", f"{'.'.join(filter(None, (db, name)))!r} is no table", ["db.table"])
         if not source.tables.wanted(db, name):
-            raise ConfigError(f"{db}.{name}", f"{source.name} doesn't follow it", ["sources[].tables.include"])
+            raise ConfigError(f"{db}.{name}", f"{source.name} doesn't follow it", [*source.tables.include][:20])
     for db, name in split:
         there(server, db, name)
     return split
