@@ -16,7 +16,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import beside as kept
-from cdc_platform.lake import delta_table, new_tables, queries, sequences, stores, watermarks
+from cdc_platform.lake import delta_table, new_tables, queries, renames, sequences, stores, watermarks
 from cdc_platform.lake.beside import Beside
 from cdc_platform.lake.sequences import Gap
 from cdc_platform.lake.watermarks import Complete
@@ -126,6 +126,7 @@ class _Shared:
         lake = stores.lake(config)
         ledger = queries.ledger(config, [source])
         every = [_Held(tables.name_in(row), row["rows"], row["at"]) for row in queries.held_since(config, source)]
+        held, renamed = _by_table(config, source, names, every)
         gaps = sequences.gaps(config, source)
         complete = watermarks.complete(tables.WATERMARKS.at(lake), source.name)
         facts = {
@@ -146,9 +147,9 @@ class _Shared:
             facts,
             wrong,
             complete,
-            _by_table(h for h in every if h.name in names),
+            held,
             [h for h in every if h.name is None],
-            _of_earlier_names(config, source, names, every),
+            renamed,
             compared,
             sequences.uncompared(config, source, compared),
             gaps,
@@ -191,29 +192,19 @@ class _Shared:
         return [] if state["state"] == "live" else [f"it is {state['state']}: {state['reason'] or 'no reason noted'}"]
 
 
-def _by_table(held: Iterable[_Held]) -> dict[Name, list[_Held]]:
-    found: dict[Name, list[_Held]] = {}
-    for h in held:
-        if h.name is not None:
-            found.setdefault(h.name, []).append(h)
-    return found
-
-
-def _of_earlier_names(
+def _by_table(
     config: Config, source: Source, names: Collection[Name], held: Iterable[_Held]
-) -> dict[Name, list[_Held]]:
-    """Table with a certificate → rows that are held under a name that it had before."""
-    others = _by_table(h for h in held if h.name not in names)
-    renames = queries.renames(config, source) if others else {}
-    found: dict[Name, list[_Held]] = {}
-    for name, rows in others.items():
-        today, passed = name, set[Name]()
-        while today not in names and today in renames and today not in passed:
-            passed.add(today)
-            today = renames[today]
-        if today in names:
-            found.setdefault(today, []).extend(rows)
-    return found
+) -> tuple[dict[Name, list[_Held]], dict[Name, list[_Held]]]:
+    """Table with a certificate → rows that name it; and → rows under a name that it had before, or may have had."""
+    named = [(h.name, h) for h in held if h.name is not None]
+    told = renames.renames(config, source) if named else {}
+    own: dict[Name, list[_Held]] = {}
+    earlier: dict[Name, list[_Held]] = {}
+    for then, h in named:
+        for name in renames.snapshots_of(source, then, told, names):
+            found = own if name == source.tables.routed(*then) else earlier
+            found.setdefault(name, []).append(h)
+    return own, earlier
 
 
 def _of_others(held: Iterable[_Held]) -> list[str]:

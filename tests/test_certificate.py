@@ -110,6 +110,17 @@ def test_what_quarantine_holds_of_no_table_ends_with_a_comparison_after_it(confi
     assert now(config)[ORDERS].facts["held_unnamed"] == 1
 
 
+def test_a_row_under_a_name_that_two_tables_had_breaks_both(config: Config):
+    for table in ("orders", "items"):
+        compared(config, table)
+    place = {"epoch": 0, "file": 1, "pos": 0, "event": 0, "row": 0, "landed": 0}
+    step = {"source": SOURCE, "db_before": "shop", "table_before": "orders", "order_key": place}
+    add(config.lake, tables.SCHEMA_CHANGES, {**step, "db_after": "shop", "table_after": "items"})
+    held(config, SOURCE, "shop.orders")
+    of_orders = "broken: quarantine holds 1 row of it"
+    assert verdicts(config) == (of_orders, f"{of_orders} under the name shop.orders")
+
+
 def test_a_stopped_table_is_broken_and_a_dropped_one_has_none(config: Config):
     table_state(config, SOURCE, "shop.orders", "stopped", "no key", rebuild=1)
     table_state(config, SOURCE, "shop.items", "dropped", rebuild=1)

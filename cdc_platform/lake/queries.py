@@ -137,13 +137,30 @@ def known_tables(config: Config) -> list[tuple[Source, Name]]:
         t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     by_name = {s.name: s for s in config.sources}
-    named = {
-        (s.name, s.tables.routed(*name_of(row)))
-        for row in found or []
-        if (s := by_name.get(row["source"])) and s.tables.wanted(*name_of(row))
+    there = {(row["source"], name_of(row)) for row in table_states(config) if row["source"] in by_name}
+    stated = {
+        (s.name, name)
+        for r in found or []
+        if (s := by_name.get(r["source"])) and s.tables.wanted(*(name := name_of(r)))
     }
-    named |= {(row["source"], name_of(row)) for row in table_states(config) if row["source"] in by_name}
+    to_come = {(s, name) for s, name in stated if (s, by_name[s].tables.routed(*name)) not in there}
+    to_come -= _ended(config) if to_come else set()
+    named = there | {(s, by_name[s].tables.routed(*name)) for s, name in to_come}
     return [(by_name[s], name) for s, name in sorted(named)]
+
+
+def _ended(config: Config) -> set[tuple[str, Name]]:
+    """Source and name of the tables that a statement dropped or renamed, and none made again: one that never had a
+    snapshot has no row in TABLE_STATE that says so."""
+    found = query(
+        "SELECT source, db, name FROM ("
+        "SELECT source, db_before AS db, table_before AS name, false AS there, order_key FROM t "
+        "WHERE table_before IS NOT NULL UNION ALL "
+        "SELECT source, db_after, table_after, true, order_key FROM t WHERE table_after IS NOT NULL"
+        ") GROUP BY 1, 2, 3 HAVING NOT last_value(there ORDER BY order_key, there)",
+        t=tables.SCHEMA_CHANGES.at(stores.lake(config)),
+    )
+    return {(r["source"], (r["db"], r["name"])) for r in found or []}
 
 
 def stated_tables(config: Config, source: Source) -> list[Name]:
@@ -245,28 +262,15 @@ def held(config: Config) -> list[dict[str, Any]]:
 
 
 def held_since(config: Config, source: Source) -> list[dict[str, Any]]:
-    """The same of one source, of each time at which some were found: db, schema, table, rows, at."""
+    """The same of one source, of each time at which some were found, and named as the messages do: db, schema, table,
+    rows, at."""
     path = tables.QUARANTINE.at(stores.lake(config))
     found = query(
-        f'SELECT source, db, {schema_of(path)}, "table", quarantined_at AS at, count(*) AS rows FROM t '
-        f"WHERE resolved_at IS NULL AND source = {text(source.name)} GROUP BY 1, 2, 3, 4, 5 ORDER BY at",
+        f'SELECT db, {schema_of(path)}, "table", quarantined_at AS at, count(*) AS rows FROM t '
+        f"WHERE resolved_at IS NULL AND source = {text(source.name)} GROUP BY 1, 2, 3, 4 ORDER BY at",
         t=path,
     )
-    named = ("db", "schema", "table")
-    rows = _by_snapshot(config, found or [])
-    return [{**dict(zip(named, name[1:], strict=True)), "rows": r["rows"], "at": r["at"]} for name, r in rows]
-
-
-def renames(config: Config, source: Source) -> dict[Name, Name]:
-    """Earlier name → the one that a statement gave the table last."""
-    found = query(
-        "SELECT db_before, table_before, last_value(db_after ORDER BY order_key) AS db_after, "
-        "last_value(table_after ORDER BY order_key) AS table_after FROM t "
-        f"WHERE source = {text(source.name)} AND table_before IS NOT NULL AND table_after IS NOT NULL "
-        "AND (db_before <> db_after OR table_before <> table_after) GROUP BY 1, 2",
-        t=tables.SCHEMA_CHANGES.at(stores.lake(config)),
-    )
-    return {(r["db_before"], r["table_before"]): (r["db_after"], r["table_after"]) for r in found or []}
+    return [r for r in found or [] if (name := name_in(r)) is None or source.tables.wanted(*name)]
 
 
 def _by_snapshot(

@@ -136,6 +136,26 @@ def test_an_automation_condition_follows_up_to_when_all_tables_are_complete(shop
     assert record.asset_observation.tags["dagster/data_version"].startswith("2026-11-20T01:00")
 
 
+def test_a_table_that_ended_before_its_first_snapshot_does_not_silence_all_others(
+    shop: Config, instance: dg.DagsterInstance
+):
+    source = shop.sources[0]
+    table_state(shop, source.name, "shop.audit", rebuild=1)
+    complete(shop, source.name, 0, MIDNIGHT)
+
+    def of_all() -> list[str]:
+        events: Any = tick(shop, instance).asset_events
+        return [str(e.metadata["tables"].value) for e in events if e.asset_key.path[0] == "complete"]
+
+    schema_history(shop, (source.name, "shop", "_orders_gho"))
+    assert of_all() == [], "it is waited for"
+    place = {"epoch": 0, "file": 1, "pos": 1, "event": 0, "row": 0, "landed": 1}
+    for before, after in (("orders", "_orders_del"), ("_orders_gho", "orders")):
+        step = {"db_before": "shop", "table_before": before, "db_after": "shop", "table_after": after}
+        add(shop.lake, tables.SCHEMA_CHANGES, {"source": source.name, **step, "order_key": place})
+    assert of_all() == ["3"]
+
+
 def test_what_was_told_of_all_tables_never_goes_back_by_hand_either(shop: Config, instance: dg.DagsterInstance):
     naming, source = Naming(shop), shop.sources[0]
     key = naming.key("complete", source)

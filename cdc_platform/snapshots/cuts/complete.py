@@ -32,7 +32,8 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     """Publishes up to when a source is complete, where that has changed. tables: their present state."""
     path = delta_sql.ensure(WATERMARKS, WATERMARKS.at(stores.lake(config)))
     last = watermarks.complete(path, source.name)
-    missing = holds.missing(config, source, [n for n, t in tables.items() if t["state"] == "live"])
+    live, gone = ([n for n, t in tables.items() if t["state"] == of] for of in ("live", "dropped"))
+    missing = holds.missing(config, source, live, gone)
     claims = Claims(path, source, (now := marks.read(config, source, path)), last)
     found = claims.of_source(missing.all)
     behind = {n: claims.of_table(n, missing.all, of, found) for n, of in missing.tables.items()}

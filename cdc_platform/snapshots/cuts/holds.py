@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import queries, sequences, stores
+from cdc_platform.lake import queries, renames, sequences, stores
 from cdc_platform.lake.sequences import Gap, Lost
 from cdc_platform.lake.watermarks import Where
 from cdc_platform.tables import QUARANTINE, WAITING, Name, name_in
@@ -28,9 +28,9 @@ class Missing(NamedTuple):
     tables: Mapping[Name, Sequence[Hold]]
 
 
-def missing(config: Config, source: Source, live: Sequence[Name]) -> Missing:
-    """What a source's snapshots lack. live: those that may lack what was lost."""
-    named, unnamed = _quarantined(config, source)
+def missing(config: Config, source: Source, live: Sequence[Name], gone: Sequence[Name] = ()) -> Missing:
+    """What a source's snapshots lack. live: those that may lack what was lost; gone: those of dropped tables."""
+    named, unnamed = _quarantined(config, source, live, gone)
     gaps, lost = sequences.of_tables(config, source, live), sequences.lost_of_tables(config, source, live)
     told = {
         n: [*named.get(n, ()), *map(_of_gap, gaps.get(n, ())), *(_of_lost(lost[n]) if n in lost else ())]
@@ -54,8 +54,10 @@ def _of_lost(lost: Lost) -> list[Hold]:
     return [Hold(where, offset, lost.text) for where, offset in lost.first.items()]
 
 
-def _quarantined(config: Config, source: Source) -> tuple[dict[Name, list[Hold]], list[Hold]]:
-    """Messages in quarantine by the table that they name, and those that name none."""
+def _quarantined(
+    config: Config, source: Source, live: Sequence[Name], gone: Sequence[Name]
+) -> tuple[dict[Name, list[Hold]], list[Hold]]:
+    """Messages in quarantine by the tables that they may be of, and those that name none."""
     path = QUARANTINE.at(stores.lake(config))
     place = f'topic, "partition", db, {queries.schema_of(path)}, "table"'
     rows = queries.query(
@@ -63,6 +65,7 @@ def _quarantined(config: Config, source: Source) -> tuple[dict[Name, list[Hold]]
         f"WHERE source = '{source.name}' AND resolved_at IS NULL GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5",
         t=path,
     )
+    renamed = renames.renames(config, source) if rows else {}
     named: dict[Name, list[Hold]] = {}
     unnamed = []
     for r in rows or []:
@@ -71,8 +74,12 @@ def _quarantined(config: Config, source: Source) -> tuple[dict[Name, list[Hold]]
             why = f"{why}, which names no table: {r['reason']}"
             unnamed.append(Hold(where, r["offset"], why))
         elif source.tables.wanted(*name):
-            hold = Hold(where, r["offset"], f"{why}: {r['reason']}")
-            named.setdefault(source.tables.routed(*name), []).append(hold)
+            own = source.tables.routed(*name)
+            others = renames.snapshots_of(source, name, renamed, live) - {own}
+            for snapshot in sorted(others | ({own} if not others or own not in gone else set())):
+                under = f" under the name {'.'.join(name)}" if snapshot in others else ""
+                hold = Hold(where, r["offset"], f"{why}{under}: {r['reason']}")
+                named.setdefault(snapshot, []).append(hold)
     return named, unnamed
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.config import parse_config
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.watermarks import Complete, complete
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
@@ -19,6 +19,7 @@ START = datetime(2026, 11, 20, tzinfo=UTC)
 ONE = SourceTable("bank", "one", [("id", "int"), ("amount", "int")])
 TWO = SourceTable("bank", "two", [("id", "int"), ("amount", "int")])
 ODD = SourceTable("bank", "odd", [("id", "int"), ("p", "tsvector")])
+UNO, GHOST = (SourceTable("bank", name, ONE.columns) for name in ("uno", "_one_gho"))
 
 
 def at(second: float) -> datetime:
@@ -44,6 +45,10 @@ def change(table: SourceTable, pos: int, second: float, **rest: Any) -> dict[str
 def held(pos: int, second: float, table: str | None) -> dict[str, Any]:
     named = {"db": "bank", "table": table} if table else {}
     return {"kind": "error", "reason": "bad", "source_time": at(second), **named, **position(1, pos)}
+
+
+def ddl(sql: str, pos: int, second: float) -> dict[str, Any]:
+    return {"kind": "ddl", "db": "bank", "ddl": sql, "source_time": at(second), **position(1, pos)}
 
 
 def mark(kind: str, pos: int, second: float, **info: str) -> dict[str, Any]:
@@ -124,6 +129,49 @@ def test_what_quarantine_holds_keeps_its_table_back_alone(feed: Feed):
 def resolve(feed: Feed) -> None:
     path = tables.QUARANTINE.at(stores.lake(feed.config))
     delta_table.retried(path, lambda t: t.update({"resolved_at": "now()"}, predicate="resolved_at IS NULL"))
+
+
+def test_what_is_held_under_an_earlier_name_keeps_all_tables_back_that_it_may_be_of(feed: Feed):
+    feed.say(ONE.stated(), TWO.stated(), change(ONE, 1, 10), change(TWO, 1, 10))
+    feed.catch_up()
+    feed.say(held(2, 12, "one"), change(ONE, 3, 13))
+    feed.catch_up()
+    feed.say(ddl("RENAME TABLE one TO uno", 4, 20), UNO.stated(), change(UNO, 5, 30))
+    feed.catch_up()
+    uno = ("bank", "uno")
+    assert (now(feed).of(("bank", "two")), now(feed).of(uno)) == (at(30), at(10))
+    assert (now(feed).behind.keys(), now(feed).position_of(uno)) == ({uno}, None)
+    assert now(feed).behind[uno].reason == "quarantine holds t/0/4 under the name bank.one: bad"
+    made = "CREATE TABLE one (id int PRIMARY KEY, amount int)"
+    feed.say(ddl(made, 6, 31), ONE.stated(), change(ONE, 7, 40))
+    feed.catch_up()
+    assert {n: now(feed).of(n) for n in now(feed).behind} == {uno: at(10), ("bank", "one"): at(10)}
+    resolve(feed)
+    feed.catch_up()
+    assert (now(feed).of(uno), now(feed).behind) == (at(40), {})
+
+
+def test_a_table_that_ended_before_its_first_snapshot_is_not_waited_for(feed: Feed):
+    def known() -> list[str]:
+        return [name[-1] for _, name in queries.known_tables(feed.config)]
+
+    feed.say(ONE.stated(), change(ONE, 1, 10))
+    feed.catch_up()
+    swap = ddl("RENAME TABLE one TO _one_del, _one_gho TO one", 4, 20)
+    feed.say(GHOST.stated(), change(GHOST, 2, 10), swap, change(ONE, 5, 30), ddl("DROP TABLE _one_del", 6, 31))
+    feed.catch_up()
+    assert known() == ["one"]
+    feed.say(TWO.stated(), change(TWO, 7, 40), ddl("DROP TABLE two", 8, 41))
+    feed.catch_up()
+    assert known() == ["one"]
+    feed.say(TWO.stated(), change(TWO, 9, 50), ddl("RENAME TABLE two TO uno", 10, 51), UNO.stated())
+    feed.catch_up()
+    feed.say(change(UNO, 11, 60))
+    feed.catch_up()
+    assert known() == ["one", "uno"]
+    feed.say(ddl("CREATE TABLE two (id int PRIMARY KEY, amount int)", 12, 61), change(UNO, 13, 62))
+    feed.catch_up()
+    assert known() == ["one", "two", "uno"], "made again"
 
 
 def test_what_names_no_table_holds_all_back(feed: Feed):
