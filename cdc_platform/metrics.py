@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.automation import observe, table_status
+from cdc_platform.automation.observe import STATES
 from cdc_platform.automation.table_status import Cut, TableStatus
 from cdc_platform.certificate import BROKEN
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import CdcError, SetupError
+from cdc_platform.errors import SetupError
 from cdc_platform.lake import queries, sequences
 from cdc_platform.lake.beside import LACKING, STOPPED
 from cdc_platform.shadow import kept
@@ -21,7 +22,6 @@ from cdc_platform.shadow.kinds import COUNTS
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-STATES = ("alive", "quiet", "database_silent", "silent", "no_topic", "unreachable", "refused")
 OF_SOURCE, OF_TABLE = ("source",), ("source", "db", "table")
 SHORT = (LACKING, STOPPED)
 """States of what is kept beside a table that don't end by themselves."""
@@ -32,8 +32,9 @@ METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     "cdc_source_newest_change_timestamp_seconds": (OF_SOURCE, "Commit time at the source of the newest row change"),
     "cdc_source_complete_timestamp_seconds": (
         OF_SOURCE,
-        "Time, by the source's clock, up to which its snapshots are complete",
+        "Time, by the source's clock, up to which all of its snapshots are complete; absent while one tells no time",
     ),
+    "cdc_source_tables_behind": (OF_SOURCE, "Snapshots that are complete up to an earlier time than the source"),
     "cdc_source_cut": (OF_SOURCE, "Number of the last cut"),
     "cdc_source_unaccounted_records": (OF_SOURCE, "Landed offsets whose outcome is unknown; not 0: a fault"),
     "cdc_source_missing_records": (OF_SOURCE, "Records that their sender numbered and that never came"),
@@ -60,12 +61,10 @@ Sample = tuple[str, tuple[str, ...], float]
 
 def samples(config: Config) -> Iterator[Sample]:
     """(name, label values, value) of everything, as it is now. What can't be known has no sample."""
-    kafka = observe.each_source(config, lambda source: _kafka(config, source))
+    kafka = observe.at_once(config, lambda source: observe.with_lag(config, source))
     cuts, held = table_status.cuts(config), queries.held(config)
     for source in config.sources:
         found = kafka[source.name]
-        if isinstance(found, CdcError):
-            found = (observe.Heartbeat("unreachable", str(found)), None)
         of_source = _of_source(config, source, *found, cuts.get(source.name))
         of_source["cdc_source_held_rows"] = sum(h["rows"] for h in held if h["source"] == source.name)
         yield from (("cdc_source_state", (source.name, s), float(s == found[0].state)) for s in STATES)
@@ -87,22 +86,16 @@ def _of_pairs(config: Config) -> Iterator[Sample]:
                 yield "cdc_shadow_differences", (pair.of, pair.by, kind), told[kind]
 
 
-def _kafka(config: Config, source: Source) -> tuple[observe.Heartbeat, int | None]:
-    beat = observe.heartbeat(config, source)
-    if beat.state in ("unreachable", "no_topic"):
-        return beat, None
-    return beat, observe.lag(observe.kafka_ends(config, source), queries.landed(config, source))
-
-
 def _of_source(
     config: Config, source: Source, beat: observe.Heartbeat, lag: int | None, cut: Cut | None
 ) -> dict[str, float | None]:
-    ledger, reached = queries.ledger(config, [source]), table_status.complete(config, source)
+    ledger, (up_to, behind) = queries.ledger(config, [source]), table_status.complete_of_all(config, source)
     return {
         "cdc_source_lag_records": lag,
         "cdc_source_newest_record_timestamp_seconds": _seconds(beat.newest),
         "cdc_source_newest_change_timestamp_seconds": _seconds(beat.change or queries.newest_change(config, source)),
-        "cdc_source_complete_timestamp_seconds": _seconds(reached.source_time if reached else None),
+        "cdc_source_complete_timestamp_seconds": _seconds(up_to),
+        "cdc_source_tables_behind": behind,
         "cdc_source_cut": cut.number if cut else None,
         "cdc_source_missing_records": sum(gap.records for gap in sequences.open_gaps(config, source)),
         "cdc_source_unaccounted_records": sum(abs(r["unaccounted"]) for r in ledger),

@@ -165,11 +165,11 @@ def heartbeat_check(naming: Naming, source: Source) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=naming.key("landing", source),
         name=HEARTBEAT,
-        description=f"Fails when {source.name} sent nothing for longer than its limit, has no topic, or Kafka doesn't "
+        description=f"Fails when {source.name} sent nothing for longer than its limit, lacks a topic, or Kafka doesn't "
         "answer. The heartbeat sensor reports here too.",
     )
     def check() -> dg.AssetCheckResult:
-        seen = observe.heartbeat(naming.config, source)
+        seen = observe.seen(naming.config, source)
         return dg.AssetCheckResult(
             passed=seen.passed,
             severity=dg.AssetCheckSeverity.ERROR,
@@ -185,36 +185,35 @@ def heartbeat_text(naming: Naming, source: Source, seen: observe.Heartbeat) -> s
     told = f"{seen.state}: {seen.text}"
     if seen.state != "quiet":
         return told
-    return f"{told}; {completeness.words(table_status.complete(naming.config, source))}"
+    reached = observe.safely(naming.config, lambda: table_status.complete(naming.config, source))
+    return f"{told}; {reached if isinstance(reached, CdcError) else completeness.words(reached)}"
 
 
-def heartbeat_evaluation(naming: Naming, source: Source, seen: observe.Heartbeat) -> dg.AssetCheckEvaluation:
-    """The check's result as a sensor reports it, outside of any run."""
-    return dg.AssetCheckEvaluation(
+def heartbeat_events(naming: Naming, source: Source, seen: observe.Heartbeat) -> "list[Any]":
+    """The check's result as a sensor reports it, outside of any run, and the same figures as an observation of
+    landing/<source>: so its plots go on while no run comes."""
+    metadata = heartbeat_metadata(naming, source, seen)
+    result = dg.AssetCheckEvaluation(
         asset_key=naming.key("landing", source),
         check_name=HEARTBEAT,
         passed=seen.passed,
         severity=dg.AssetCheckSeverity.ERROR,
         description=heartbeat_text(naming, source, seen),
-        metadata=heartbeat_metadata(naming, source, seen),
+        metadata=metadata,
     )
-
-
-def heartbeat_observation(naming: Naming, source: Source, seen: observe.Heartbeat) -> dg.AssetObservation:
-    """The same figures as an observation of landing/<source>: so its plots go on while no run comes."""
-    return dg.AssetObservation(naming.key("landing", source), metadata=heartbeat_metadata(naming, source, seen))
+    return [result, dg.AssetObservation(naming.key("landing", source), metadata=metadata)]
 
 
 def heartbeat_metadata(naming: Naming, source: Source, seen: observe.Heartbeat) -> dict[str, Any]:
-    """state, the times it was told from, and how far the source's tables are behind now."""
-    reached = table_status.complete(naming.config, source)
-    up_to = reached and reached.source_time
+    """state, the times it was told from, and up to when all of the source's tables are complete now."""
+    reached = observe.safely(naming.config, lambda: table_status.complete_of_all(naming.config, source))
+    up_to, behind = (None, None) if isinstance(reached, CdcError) else reached
     times = {
         "newest_record": seen.newest,
         "newest_change": seen.change,
         "newest_of_database": seen.database,
         "complete_up_to": up_to,
     }
-    found = {"state": seen.state, "lag_seconds": lag_seconds(up_to)}
+    found = {"state": seen.state, "lag_seconds": lag_seconds(up_to), "tables_behind": behind}
     found |= {k: v and dg.MetadataValue.timestamp(v) for k, v in times.items()}
     return {k: v for k, v in found.items() if v is not None}

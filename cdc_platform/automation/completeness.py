@@ -106,13 +106,19 @@ def words(told: Complete | None) -> str:
 def idle_since(config: Config, source: Source) -> datetime | None:
     """Since when the newest time that a source's partitions told waits for those that are idle; None: its snapshots are
     complete up to it."""
-    path = tables.WATERMARKS.at(stores.lake(config))
-    marks = watermarks.partitions(path, source.name).values()
-    newest = max((r["source_time"] for r in marks if r["source_time"]), default=None)
+    newest, since = newest_told(config, source)
     reached = table_status.complete(config, source)
     if newest is None or (reached and reached.source_time and reached.source_time >= newest):
         return None
-    return max(r["at"] for r in marks)
+    return since
+
+
+def newest_told(config: Config, source: Source) -> tuple[datetime | None, datetime | None]:
+    """The newest time, by the source's clock, that any of its partitions told (None: none did), and when, by ours, a
+    batch last brought any."""
+    marks = watermarks.partitions(tables.WATERMARKS.at(stores.lake(config)), source.name).values()
+    newest = max((r["source_time"] for r in marks if r["source_time"]), default=None)
+    return newest, max((r["at"] for r in marks), default=None)
 
 
 def _events(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iterator[dg.AssetObservation]:

@@ -12,10 +12,11 @@ from cdc_platform.automation import observe, runs, table_status
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import SHARED, Naming, with_deps
 from cdc_platform.automation.table_status import TableStatus
-from cdc_platform.config import Source
-from cdc_platform.errors import CdcError
-from cdc_platform.lake import queries, stores
+from cdc_platform.config import Config, Source
+from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.tables import name_of
+from cdc_platform.units import count
 
 EQUALS_SOURCE = "equals_source"
 _SHOWN = 10
@@ -103,11 +104,13 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     """The state of one source: keys as in _HEADINGS, values as they are."""
     config = naming.config
     statuses = table_status.statuses(config, source)
-    beat, lag = _kafka(naming, source)
+    beat, lag = observe.with_lag(config, source)
     cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
     reached = statuses[0].complete if statuses else table_status.complete(config, source)
     held = sum(h["rows"] for h in queries.held(config) if h["source"] == source.name)  # those that name no table, too
     stopped = [s.name for s in statuses if s.state == "stopped"]
+    behind = [one for s in statuses if reached and (one := reached.behind.get(s.id))]
+    missing = _missing(config, source)
     return {
         "source": source.name,
         "state": beat.state,
@@ -115,6 +118,8 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "lag_records": lag,
         "complete_up_to": reached and reached.source_time,
         "complete_reason": reached and reached.reason,
+        "tables_behind": len(behind),
+        "behind_reason": behind[0].reason if behind else None,
         "complete_position": reached and reached.position,
         "complete_gtids": reached and reached.gtid,
         "cut_position": cut and cut.position,
@@ -124,19 +129,16 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "last_run": _last_run(naming, instance, source),
         "reconciled": _reconciled(naming, instance, source, statuses),
         "options_changed": advice.of_source(config, source),
-        "healthy": beat.passed and not stopped and not held,
+        "missing": missing,
+        "healthy": beat.passed and not stopped and not held and not missing,
     }
 
 
-def _kafka(naming: Naming, source: Source) -> tuple[observe.Heartbeat, int | None]:
-    try:
-        beat = observe.heartbeat(naming.config, source)
-        if beat.state in ("unreachable", "no_topic"):
-            return beat, None
-        ends = observe.kafka_ends(naming.config, source)
-        return beat, observe.lag(ends, queries.landed(naming.config, source))
-    except CdcError as error:
-        return observe.Heartbeat("unreachable", str(error)), None
+def _missing(config: Config, source: Source) -> list[str]:
+    """What never came, or was lost before it was landed, and no comparison with the source has shown to do no harm."""
+    names = [name_of(t) for t in queries.followed(config, source)]
+    lost = {one.text for one in sequences.lost_of_tables(config, source, names).values()}
+    return [*(gap.text for gap in sequences.open_gaps(config, source)), *sorted(lost)]
 
 
 def _last_run(naming: Naming, instance: dg.DagsterInstance, source: Source) -> str | None:
@@ -185,7 +187,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     def cells(r: dict[str, Any]) -> list[str]:
         shown = {
             **r,
-            "complete_up_to": _shown(r["complete_up_to"]),
+            "complete_up_to": _up_to(r),
             "stopped": ", ".join(r["stopped"][:_SHOWN]) + (" …" if len(r["stopped"]) > _SHOWN else "") or "none",
         }
         return [escaped("–" if shown[k] in (None, "") else str(shown[k])) for k in _HEADINGS]
@@ -194,10 +196,28 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     details = [
         f"- {escaped(r['source'])}: {escaped(text)}"
         for r in rows
-        for text in (r.get("detail"), *_positions(r), r.get("complete_reason"), *r.get("options_changed", ()))
+        for text in (
+            r.get("detail"),
+            *_positions(r),
+            *_reasons(r),
+            *r.get("missing", ()),
+            *r.get("options_changed", ()),
+        )
         if text
     ]
     return "\n".join([*table, "", *details])
+
+
+def _up_to(row: dict[str, Any]) -> str:
+    """The time of the source, and of how many tables it isn't true."""
+    told, behind = _shown(row["complete_up_to"]), row.get("tables_behind")
+    return f"{told}, but {count(behind, 'table')} up to an earlier time" if told and behind else told
+
+
+def _reasons(row: dict[str, Any]) -> Iterator[str | None]:
+    yield row.get("complete_reason")
+    if why := row.get("behind_reason"):
+        yield f"{count(row['tables_behind'], 'table')} up to an earlier time: {why}"
 
 
 def _positions(row: dict[str, Any]) -> Iterator[str]:

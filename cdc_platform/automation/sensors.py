@@ -84,35 +84,47 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         cursor = _cursor(context.cursor)
-        requested: dict[str, str] = cursor["positions"]
-        request = partial(run_request, naming, context.repository_def)
         ends = observe.each_source(config, lambda source: observe.kafka_ends(config, source))
         requests, told, events = [], [], []
         for source in config.sources:
             told_last = cursor["complete"].setdefault(source.name, {})
-            events += completeness.observations(naming, source, told_last, context.instance)
+            observed = observe.safely(
+                config, partial(completeness.observations, naming, source, told_last, context.instance)
+            )
             found = ends[source.name]
-            if isinstance(found, CdcError):
-                told.append(str(found))
-                continue
-            position = position_id(found)
-            if requested.get(source.name) == position or not queries.has_news(config, source, found):
-                if _idle(context.instance, naming, source, found, cursor["idle"]):
-                    requests.append(request(source, f"{source.name}:{position}:idle"))
-                else:
-                    told.append(f"{source.name}: nothing new")
-            elif is_running(context.instance, naming, source):
-                told.append(f"{source.name}: a run is under way")
-            else:
-                requested[source.name] = position
-                follow = {"follow": True} if source.follow_s else {}
-                requests.append(request(source, f"{source.name}:{position}", **follow))
+            if not isinstance(found, CdcError):
+                found = observe.safely(config, partial(_request, context, naming, source, found, cursor))
+            told += dict.fromkeys(str(one) for one in (found, observed) if isinstance(one, str | CdcError))
+            requests += [found] if isinstance(found, dg.RunRequest) else []
+            events += [] if isinstance(observed, CdcError) else observed
         reason = None if requests else dg.SkipReason("; ".join(told))
         return dg.SensorResult(
             run_requests=requests, asset_events=events, skip_reason=reason, cursor=json.dumps(cursor)
         )
 
     return sensor
+
+
+def _request(
+    context: dg.SensorEvaluationContext,
+    naming: Naming,
+    source: Source,
+    ends: dict[queries.Partition, tuple[int, int]],
+    cursor: dict[str, Any],
+) -> dg.RunRequest | str:
+    """A run of a source whose partitions have these ends, or why there is none. cursor: brought up to date."""
+    request = partial(run_request, naming, context.repository_def)
+    requested: dict[str, str] = cursor["positions"]
+    position = position_id(ends)
+    if requested.get(source.name) == position or not queries.has_news(naming.config, source, ends):
+        if _idle(context.instance, naming, source, ends, cursor["idle"]):
+            return request(source, f"{source.name}:{position}:idle")
+        return f"{source.name}: nothing new"
+    if is_running(context.instance, naming, source):
+        return f"{source.name}: a run is under way"
+    requested[source.name] = position
+    follow = {"follow": True} if source.follow_s else {}
+    return request(source, f"{source.name}:{position}", **follow)
 
 
 def _idle(
@@ -159,22 +171,22 @@ def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         told: dict[str, dict] = json.loads(context.cursor or "{}")
-        seen = observe.each_source(config, lambda source: observe.heartbeat(config, source))
+        seen = observe.at_once(config, lambda source: observe.seen(config, source))
         now, states = time.time(), []
         events: list[Any] = []
         for source in sources:
             found = seen[source.name]
-            if isinstance(found, CdcError):
-                found = observe.Heartbeat("unreachable", str(found))
             last = told.get(source.name, {})
             states.append(f"{source.name}: {found.state}")
             if last.get("state") != found.state or now - last.get("at", 0) >= REPEAT_S:
-                events.append(checks.heartbeat_evaluation(naming, source, found))
-                events.append(checks.heartbeat_observation(naming, source, found))
+                events += checks.heartbeat_events(naming, source, found)
                 told[source.name] = {"state": found.state, "at": now}
         if events:
-            metadata = overview.shared_metadata(naming, context.instance)[naming.key("health")]
-            events.append(dg.AssetMaterialization(naming.key("health"), metadata=metadata))
+            page = observe.safely(config, lambda: overview.shared_metadata(naming, context.instance))
+            if isinstance(page, CdcError):
+                states.append(f"health: {page}")
+            else:
+                events.append(dg.AssetMaterialization(naming.key("health"), metadata=page[naming.key("health")]))
         return dg.SensorResult(
             asset_events=events, skip_reason=dg.SkipReason("; ".join(states)), cursor=json.dumps(told)
         )

@@ -7,12 +7,12 @@ says otherwise: Dagster takes a check for one of the newest materialization if b
 
 import time
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import beside, silence, table_events, table_status
+from cdc_platform.automation import beside, completeness, silence, table_events, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
@@ -108,14 +108,26 @@ class TableNews:
                     self._told.pop((key, name), None)
                 return 0.0 if s.state != "waiting" or s.held else None
             at = newest.timestamp if newest else 0.0
-            return at if self._changes.get(s.name) or (s.state == "live" and self._old(s, at)) else None
+            return at if self._changes.get(s.name) or (s.state == "live" and self._old(s, at, known)) else None
 
+        known = completeness.newest_told(self.naming.config, self.source)[0] if self._fresh else None
         times = {s.id: at for s in statuses if (at := told_at(s)) is not None}
         return sorted((s for s in statuses if s.id in times), key=lambda s: times[s.id])
 
-    def _old(self, status: TableStatus, told: float) -> bool:
-        """Whether a live table changed since Dagster was told, or its freshness window asks for it to be told again."""
+    def _old(self, status: TableStatus, told: float, newest: datetime | None) -> bool:
+        """Whether a live table changed since Dagster was told, or its freshness window asks for it to be told again.
+        newest: time that its source told. A table that is held at a time before the window isn't fresh."""
         changed, window = status.updated_at, self._fresh
         if changed and (changed if changed.tzinfo else changed.replace(tzinfo=UTC)).timestamp() > told:
             return True
-        return bool(window) and datetime.now(UTC).timestamp() - told > window / 2
+        now = datetime.now(UTC)
+        return bool(window) and now.timestamp() - told > window / 2 and not _lacks(status, newest, now, window)
+
+
+def _lacks(status: TableStatus, newest: datetime | None, now: datetime, window: int) -> bool:
+    """Whether a table has lacked for longer than its window what its source told. Of a quiet database, whose capture
+    alone is heard, nothing is lacking."""
+    if newest is None or status.complete is None:
+        return False  # nothing of the source tells times
+    up_to = status.complete_up_to
+    return up_to is None or (up_to < newest and now - up_to > timedelta(seconds=window))

@@ -152,6 +152,17 @@ def complete(config: Config, source: Source) -> Complete | None:
     return watermarks.complete(tables.WATERMARKS.at(stores.lake(config)), source.name)
 
 
+def complete_of_all(config: Config, source: Source) -> tuple[datetime | None, int]:
+    """Up to when all snapshots of a source that are followed are complete (None: one tells no time), and how many of
+    them are behind the source."""
+    reached = complete(config, source)
+    if reached is None or not reached.behind:
+        return reached and reached.source_time, 0
+    behind = [reached.of(name) for s, name in known(config) if s.name == source.name and name in reached.behind]
+    times = [at for at in (reached.source_time, *behind) if at is not None]
+    return (min(times) if len(times) > len(behind) else None), len(behind)
+
+
 def statuses(config: Config, source: Source) -> list[TableStatus]:
     """Every known snapshot of a source, in order; without what only its Delta log says (see `opened`)."""
     states = {tables.name_of(t): t for t in queries.table_states(config) if t["source"] == source.name}

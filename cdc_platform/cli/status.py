@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from cdc_platform.errors import CdcError
 from cdc_platform.lake import stores
 from cdc_platform.lake.watermarks import Complete, lag_seconds
 from cdc_platform.units import count, duration, when
+
+if TYPE_CHECKING:
+    from cdc_platform.automation.observe import Heartbeat
 
 
 @printed
@@ -48,8 +51,8 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
     sources, feeds = [], []
     for source in config.sources:
         kafka = seen[source.name]
-        if isinstance(kafka, CdcError):  # the configuration of this source's cluster
-            kafka = {"state": "wrong", "problem": str(kafka)}
+        if isinstance(kafka, CdcError):
+            kafka = _told(observe.not_seen(kafka))
         if problem := kafka.pop("problem", None):
             feeds.append(Finding("feed", source.name, problem))
         mine = [r for r in ledger if r["source"] == source.name]
@@ -187,7 +190,19 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
     from cdc_platform.automation import observe
     from cdc_platform.lake import queries
 
-    beat = observe.heartbeat(config, source)
+    beat, lag = observe.with_lag(config, source)
+    found = _told(beat)
+    if lag is None:
+        return found
+    found["lag"] = lag
+    if not lag:
+        found["lag_s"] = 0
+    elif beat.newest and (landed := queries.newest_landed(config, source)):
+        found["lag_s"] = max(0, round((beat.newest - landed).total_seconds()))
+    return found
+
+
+def _told(beat: "Heartbeat") -> dict[str, Any]:
     found: dict[str, Any] = {
         "state": beat.state,
         "newest_record": beat.newest,
@@ -196,13 +211,6 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
     }
     if not beat.passed:
         found["problem"] = f"{beat.state}: {beat.text}"
-    if beat.state in ("unreachable", "refused", "no_topic"):
-        return found
-    found["lag"] = observe.lag(observe.kafka_ends(config, source), queries.landed(config, source))
-    if not found["lag"]:
-        found["lag_s"] = 0
-    elif beat.newest and (landed := queries.newest_landed(config, source)):
-        found["lag_s"] = max(0, round((beat.newest - landed).total_seconds()))
     return found
 
 

@@ -6,7 +6,7 @@ translates the rest. Source: librdkafka CONFIGURATION.md; Apache Kafka "Configur
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,6 +180,11 @@ def topic_filter(source: Source) -> Callable[[str], bool]:
         return frozenset(source.topics).__contains__
     pattern = re.compile(str(source.topic_pattern))
     return lambda topic: pattern.fullmatch(topic) is not None
+
+
+def missing_topics(source: Source, there: Container[str]) -> list[str]:
+    """Topics that the configuration names and that aren't there. A pattern names none."""
+    return [topic for topic in source.topics if topic not in there]
 
 
 def _checked(config: Config, source: Source | Bridge) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
-from cdc_platform.kafka.client import failure, group_id, librdkafka_properties, reach, topic_filter
+from cdc_platform.kafka.client import failure, group_id, librdkafka_properties, missing_topics, reach, topic_filter
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -47,8 +47,7 @@ def kafka_state(config: Config, source: Source) -> list[PartitionState]:
     try:
         wanted = topic_filter(source)
         topics = sorted(t for t in metadata.topics if wanted(t))
-        missing = [t for t in source.topics if t not in metadata.topics]
-        if missing:
+        if missing := missing_topics(source, metadata.topics):
             known = [t for t in sorted(metadata.topics) if not t.startswith("__")]
             known = difflib.get_close_matches(missing[0], known, n=20, cutoff=0)  # the most alike first
             raise ConfigError(f"source {source.name}: topics", f"{', '.join(missing)} not in this Kafka", known)

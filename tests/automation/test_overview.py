@@ -1,22 +1,27 @@
 """The page `health`, and what it makes of names and reasons."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import dagster as dg
+import pytest
 
-from cdc_platform.automation import overview
+from cdc_platform import metrics, tables
+from cdc_platform.automation import checks, overview
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.observe import Heartbeat
 from tests.automation.conftest import (
     complete,
     cut,
     decoded_with,
     held,
+    ledger,
     make_config,
     schema_history,
     snapshot,
     table_state,
 )
+from tests.rows import add
 
 
 def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
@@ -43,14 +48,83 @@ def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
 
 
 def test_rows_that_name_no_table_make_a_source_unhealthy(config, naming, instance, monkeypatch):
-    from cdc_platform.automation.observe import Heartbeat
-
     monkeypatch.setattr("cdc_platform.automation.observe.heartbeat", lambda *_: Heartbeat("no_topic", ""))
     monkeypatch.setattr(Heartbeat, "passed", True)
     source = config.sources[0]
     assert overview.row(naming, instance, source)["healthy"] is True
     held(config, "shop-dts", None)
     assert overview.row(naming, instance, source)["healthy"] is False
+
+
+@pytest.fixture
+def alive(monkeypatch):
+    """Sources that are alive."""
+    beat = Heartbeat("alive", "newest record 1 s ago")
+    monkeypatch.setattr("cdc_platform.automation.observe.heartbeat", lambda *_: beat)
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda *_: {})
+    return beat
+
+
+def test_tables_that_are_behind_their_source_are_told_beside_its_time(config, naming, instance, alive):
+    at, source = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC), config.sources[0]
+    for name in ("orders", "items", "old"):
+        schema_history(config, (source.name, "shop", name))
+        snapshot(config, source.name, f"shop.{name}", 1)
+    table_state(config, source.name, "shop.old", "dropped", rebuild=1)
+    behind = {"orders": at - timedelta(hours=2), "items": at - timedelta(hours=1), "old": at - timedelta(days=9)}
+
+    def publish(number: int, **times: datetime | None) -> None:
+        rows = [{"db": "shop", "table": t, "source_time": b, "reason": "an offset was lost"} for t, b in times.items()]
+        told = {"source": source.name, "scope": "source", "batch": number, "source_time": at, "proven": True}
+        add(config.lake, tables.WATERMARKS, {**told, "behind": rows, "at": at})
+
+    publish(0, **behind)
+    lines = overview.health_metadata([overview.row(naming, instance, source)])["sources"].value.splitlines()
+    assert "| 2026-11-20 01:02:03 UTC, but 2 tables up to an earlier time |" in lines[2]
+    assert "- shop-dts: 2 tables up to an earlier time: an offset was lost" in lines
+    metadata = checks.heartbeat_metadata(naming, source, alive)
+    assert metadata["complete_up_to"].value == behind["orders"].timestamp()
+    assert metadata["tables_behind"] == 2
+    seconds = (datetime.now(UTC) - behind["orders"]).total_seconds()
+    assert metadata["lag_seconds"] == pytest.approx(seconds, abs=60)
+
+    def metric(name: str) -> list[float]:
+        return [value for of, labels, value in metrics.samples(config) if (of, labels) == (name, (source.name,))]
+
+    assert metric("cdc_source_complete_timestamp_seconds") == [behind["orders"].timestamp()]
+    assert metric("cdc_source_tables_behind") == [2]
+    publish(1, items=None)  # complete up to no time
+    assert metric("cdc_source_complete_timestamp_seconds") == []
+    assert "complete_up_to" not in checks.heartbeat_metadata(naming, source, alive)
+    publish(2)
+    assert metric("cdc_source_complete_timestamp_seconds") == [at.timestamp()]
+    assert metric("cdc_source_tables_behind") == [0]
+
+
+@pytest.mark.parametrize("how", ["never came", "lost"])
+def test_a_source_of_which_records_are_missing_is_not_healthy(config, naming, instance, alive, how):
+    source = config.sources[0]
+    schema_history(config, (source.name, "shop", "orders"))
+    snapshot(config, source.name, "shop.orders", 1)
+    ledger(config, (source.name, "dts-shop", 0, 0, 9, "landed", 10), (source.name, "dts-shop", 0, 0, 9, "applied", 10))
+    assert overview.row(naming, instance, source)["healthy"] is True
+    if how == "lost":
+        ledger(config, (source.name, "dts-shop", 0, 10, 12, "lost", 3))
+    else:
+        said = {"source": source.name, "batch": 0, "topic": "dts-shop", "partition": 0, "shard": ""}
+        said["at"] = datetime(2026, 11, 20, tzinfo=UTC)
+        came = ((1, 5, 0, 4), (8, 12, 5, 9))
+        rows = [{**said, **dict(zip(("first", "last", "from_offset", "to_offset"), r, strict=True))} for r in came]
+        add(config.lake, tables.SEQUENCES, *rows)
+    found = overview.row(naming, instance, source)
+    assert (found["healthy"], found["held"], found["stopped"]) == (False, 0, [])
+    lines = overview.health_metadata([found])["sources"].value.splitlines()
+    expected = "lost before they were landed: dts-shop/0 10 to 12" if how == "lost" else "they never came to the topic"
+    assert any(line.startswith("- shop-dts: ") and line.endswith(expected) for line in lines)
+    at = datetime.now(UTC) + timedelta(minutes=1)
+    row = {"source": source.name, "db": "shop", "table": "orders", "against": "server", "equal": True, "version": 0}
+    add(config.lake, tables.RECONCILIATIONS, {**row, "rows": 1, "differing": 0, "lost": 3, "at": at})
+    assert overview.row(naming, instance, source)["healthy"] is True, "a comparison found it equal"
 
 
 def test_changed_options_of_a_source_are_told(config, naming, instance):

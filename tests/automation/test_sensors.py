@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import dagster as dg
@@ -13,20 +15,23 @@ import pytest
 from dagster import DagsterRunStatus
 from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
+from deltalake.exceptions import DeltaError
 
-from cdc_platform import tables
-from cdc_platform.automation import completeness, observe, reload, sensors
+from cdc_platform import metrics, tables
+from cdc_platform.automation import checks, completeness, observe, overview, reload, sensors
 from cdc_platform.automation.instance import PROCESS_TAG, process_tag
 from cdc_platform.automation.jobs import catch_up_job
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Config
 from cdc_platform.definitions import build
+from cdc_platform.errors import ConfigError, KafkaAccessDenied, KafkaUnreachable, LakeChanged, StorageError
 from cdc_platform.lake import folders, stores
 from cdc_platform.spark import delta_sql
 from cdc_platform.units import when
 from tests.automation.conftest import (
     changelog,
+    complete,
     control,
     ledger,
     make_config,
@@ -284,6 +289,125 @@ def landed(config: Config, source: str, at: datetime) -> None:
 def test_a_source_without_topic_is_told_apart(shop):
     seen = observe.heartbeat(shop, shop.sources[1])
     assert (seen.state, seen.passed) == ("no_topic", False)
+
+
+def kafka_tells(monkeypatch, newest: datetime, *topics: str) -> None:
+    """A cluster with these topics of one partition each, whose newest record has this time."""
+    answer = SimpleNamespace(result=lambda: SimpleNamespace(timestamp=int(newest.timestamp() * 1000)))
+    client = SimpleNamespace(list_offsets=lambda asked, request_timeout: dict.fromkeys(asked, answer))
+    there = SimpleNamespace(topics={name: SimpleNamespace(partitions={0: None}) for name in topics})
+    monkeypatch.setattr("cdc_platform.automation.observe.reach", lambda *_: (client, there))
+
+
+def test_one_of_several_topics_that_is_gone_is_named(config, monkeypatch):
+    both = _with(config, topics=["a", "b"])
+    kafka_tells(monkeypatch, NOW, "b")
+    seen = observe.heartbeat(both, both.sources[0], NOW)
+    assert (seen.state, seen.passed) == ("no_topic", False)
+    assert seen.text == "Kafka has no topic a; nothing has landed so far"
+    kafka_tells(monkeypatch, NOW, "a", "b")
+    assert observe.heartbeat(both, both.sources[0], NOW).passed
+
+
+def test_a_record_whose_time_is_ahead_hides_no_dead_capture(config, monkeypatch):
+    source, minute = config.sources[0], timedelta(minutes=1)
+    kafka_tells(monkeypatch, NOW + timedelta(days=1), "dts-shop")
+    ends = {("dts-shop", 0): (0, 5)}
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda *_: dict(ends))
+
+    def state(at: datetime) -> str:
+        return observe.heartbeat(config, source, at).state
+
+    landed(config, source.name, NOW - minute)
+    assert [state(NOW), state(NOW + minute)] == ["quiet", "silent"], "5 records wait: since when is seen from now on"
+    ends["dts-shop", 0] = 0, 6
+    assert state(NOW + 2 * minute) == "quiet", "one more has come"
+    ledger(config, (source.name, "dts-shop", 0, 0, 5, "landed", 6))
+    seen = observe.heartbeat(config, source, NOW + 2 * minute)
+    assert (seen.state, seen.text.split(";")[:2]) == (
+        "silent",
+        [
+            "no record for 3 min (limit 30 s: Tencent DTS sends a checkpoint about every 10 s)",
+            " the newest record's time is 23 h 58 min ahead of this machine's clock: counted from when it landed",
+        ],
+    ), "all has landed"
+    kafka_tells(monkeypatch, NOW + timedelta(seconds=3), "dts-shop")  # clocks that are a little apart are none
+    assert "ahead" not in observe.heartbeat(config, source, NOW).text
+
+
+FAILURES = [
+    (KafkaUnreachable("s", "k:9092", "timed out"), "unreachable"),
+    (KafkaAccessDenied("s", "k:9092", "wrong password"), "refused"),
+    (StorageError("s3://lake/x", "no answer", retriable=True), "unknown"),
+    (LakeChanged("/lake/x", "it was made anew"), "unknown"),
+    (ConfigError("kafka.group.id", "is managed by the platform"), "unknown"),
+    (DeltaError("invalid log"), "unknown"),
+]
+
+
+@pytest.mark.parametrize(("error", "state"), FAILURES, ids=lambda p: type(p).__name__ if p is not str(p) else p)
+def test_a_source_that_cannot_be_looked_at_is_told_by_what_failed(config, naming, instance, monkeypatch, error, state):
+    broken, other = config.sources
+
+    def heartbeat(_config, source, _now=None):
+        if source is broken:
+            raise error
+        return observe.Heartbeat("alive", "newest record 1 s ago")
+
+    monkeypatch.setattr("cdc_platform.automation.observe.heartbeat", heartbeat)
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda *_: {})
+    told = {e.asset_key.path[-1]: e for e in beats(tick(sensors.heartbeat_sensor(naming), instance))}
+    assert {name: e.metadata["state"].value for name, e in told.items()} == {broken.name: state, other.name: "alive"}
+    assert str(error) in str(told[broken.name].description)
+    found = overview.row(naming, instance, broken)
+    assert (found["state"], found["lag_records"], found["healthy"]) == (state, None, False)
+    assert str(error) in found["detail"]
+    assert ("cdc_source_state", (broken.name, state), 1.0) in list(metrics.samples(config))
+    [check] = checks.heartbeat_check(naming, broken).check_keys
+    job = dg.define_asset_job("look", selection=dg.AssetSelection.checks(check))
+    defs = dg.Definitions(
+        assets=[naming.spec("landing", broken)], asset_checks=[checks.heartbeat_check(naming, broken)], jobs=[job]
+    )
+    [result] = defs.resolve_job_def("look").execute_in_process(instance=instance).get_asset_check_evaluations()
+    assert (result.passed, result.metadata["state"].value) == (False, state)
+
+
+def test_what_fails_after_the_heartbeat_is_told_too(config, naming, instance, monkeypatch):
+    def ends(*_):
+        raise StorageError("s3://lake/offset_ledger", "no answer", retriable=True)
+
+    alive = observe.Heartbeat("alive", "newest record 1 s ago", NOW)
+    monkeypatch.setattr("cdc_platform.automation.observe.heartbeat", lambda *_: alive)
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", ends)
+    beat, lag = observe.with_lag(config, config.sources[0])
+    assert (beat.state, beat.text, beat.newest, lag) == ("unknown", "s3://lake/offset_ledger: no answer", NOW, None)
+
+
+def test_a_broken_table_of_one_source_ends_no_tick(config, naming, instance, monkeypatch):
+    kafka_tells(monkeypatch, NOW, "dts-shop", "shopdb.a")
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda *_: {})
+    broken, other = config.sources
+    for source in config.sources:
+        landed(config, source.name, NOW)
+    [log] = Path(tables.LANDING.at(config.lake, source=broken.name), "_delta_log").glob("*.json")
+    log.write_text("{")
+    told = beats(tick(sensors.heartbeat_sensor(naming), instance))
+    states = {e.asset_key.path[-1]: e.metadata["state"].value for e in told}
+    assert states == {broken.name: "unknown", other.name: "quiet"}
+
+
+def test_a_broken_table_of_all_is_told_by_both_sensors(config, naming, instance, monkeypatch):
+    kafka_tells(monkeypatch, NOW, "dts-shop", "shopdb.a")
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda *_: {})
+    complete(config, config.sources[0].name, 0, NOW)
+    [log] = Path(tables.WATERMARKS.at(config.lake), "_delta_log").glob("*.json")
+    log.write_text("{")
+    result = tick(sensors.heartbeat_sensor(naming), instance)
+    seen = [e for e in result.asset_events if isinstance(e, dg.AssetCheckEvaluation)]
+    assert [e.metadata["state"].value for e in seen] == ["quiet", "quiet"]
+    assert all("can't be read" in str(e.description) for e in seen)
+    assert "health: " in str(result.skip_reason.skip_message)
+    assert "can't be read" in str(tick(checkpoint_sensor(config), instance).skip_reason.skip_message)
 
 
 def test_an_unreachable_broker_is_told_apart(config, monkeypatch):

@@ -1,5 +1,7 @@
 """What a run tells of its source's tables, and in which order; without Spark."""
 
+from datetime import UTC, datetime, timedelta
+
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -11,8 +13,9 @@ from cdc_platform.automation.table_news import TableNews
 from cdc_platform.lake import new_tables, stores
 from cdc_platform.lake.beside import KINDS, States
 from cdc_platform.results import StageResult
-from cdc_platform.tables import BESIDE_STATE, CHANGELOG
+from cdc_platform.tables import BESIDE_STATE, CHANGELOG, WATERMARKS
 from tests.automation.conftest import schema_history, snapshot, table_state
+from tests.rows import add
 
 NAMES = [f"t{i:02}" for i in range(20)]
 
@@ -160,6 +163,41 @@ def test_tables_that_were_told_of_longest_ago_come_first(config, source, instanc
     told(config, source, instance, run)
     run.add(brought(1, *NAMES))
     assert named(told(config, source, instance, run), dg.AssetMaterialization) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("own", "source_told", "again"),
+    [
+        (None, None, True),  # the feed tells no times
+        ("late", "late", True),
+        ("early", "early", True),  # its database is quiet, its capture is heard
+        ("early", "late", False),  # held
+        (None, "late", False),  # never up to date
+    ],
+)
+def test_a_table_that_is_held_at_an_early_time_is_not_told_to_be_fresh(
+    config, source, instance, tables, news, monkeypatch, own, source_told, again
+):
+    now = datetime.now(UTC)
+    times = {"early": now - timedelta(days=3), "late": now, None: None}
+    monkeypatch.setattr("cdc_platform.automation.silence.freshness", lambda *_: 3600)
+    mark = {"source": source.name, "scope": "partition", "batch": 0, "topic": "t", "partition": 0, "at": now}
+    mark |= {"offset": 9, "source_time": times[source_told]}
+    behind = {"db": "shop", "table": "t00", "source_time": times[own], "reason": "quarantine holds a row"}
+    publication = {"source": source.name, "scope": "source", "batch": 0, "source_time": times[source_told], "at": now}
+    publication |= {"proven": True, "behind": [behind] if own != source_told else []}
+    add(config.lake, WATERMARKS, mark, publication)
+    told(config, source, instance, news())
+    assert told(config, source, instance, news()) == []
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(minutes=40)
+
+    monkeypatch.setattr("cdc_platform.automation.table_news.datetime", Later)
+    found = named(told(config, source, instance, news()), dg.AssetMaterialization)
+    assert ("t00" in found, found[-19:]) == (again, NAMES[1:])
 
 
 def test_whether_it_has_all_changes_may_be_asked_for(config, source, instance, tables, naming):

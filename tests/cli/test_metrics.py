@@ -104,6 +104,8 @@ def test_metrics_of_sources_and_tables(
         ("cdc_source_complete_timestamp_seconds", "shop-dts"): AT.timestamp() - 5,
         ("cdc_table_complete_timestamp_seconds", "shop-dts", "shop", "orders"): AT.timestamp() - 5,
         ("cdc_table_complete_timestamp_seconds", "shop-dts", "shop", 'we"ird\\\n'): AT.timestamp() - 5,
+        ("cdc_source_tables_behind", "shop-dts"): 0,
+        ("cdc_source_tables_behind", "shop_debezium"): 0,
         ("cdc_source_cut", "shop-dts"): 7,
         ("cdc_source_missing_records", "shop-dts"): 0,
         ("cdc_source_missing_records", "shop_debezium"): 0,

@@ -34,7 +34,7 @@ from cdc_platform import chain
 from cdc_platform.automation.instance import open_instance
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
-from cdc_platform.errors import OffsetsLost
+from cdc_platform.errors import OffsetsLost, StorageError
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SNAPSHOT_PATH, TABLE_STATE
 from tests.cli.test_run import NoSpark
@@ -62,6 +62,18 @@ def test_an_unreachable_broker_is_a_problem_not_a_crash(tmp_path, monkeypatch, c
     assert code == 1
     assert (data["sources"][0]["state"], data["sources"][0]["lag"]) == ("unreachable", None)
     assert "no answer from Kafka at 127.0.0.1:1" in data["problems"][0]
+
+
+def test_what_else_fails_is_told_as_what_it_is(tmp_path, monkeypatch, capsys):
+    configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
+
+    def heartbeat(*_):
+        raise StorageError("s3://lake/landing", "no answer", retriable=True)
+
+    monkeypatch.setattr("cdc_platform.automation.observe.heartbeat", heartbeat)
+    code, data = status(capsys)
+    assert (code, data["sources"][0]["state"]) == (1, "unknown")
+    assert data["problems"][0] == "orders: unknown: s3://lake/landing: no answer"
 
 
 @pytest.fixture
