@@ -335,6 +335,18 @@ def test_a_record_whose_time_is_ahead_hides_no_dead_capture(config, monkeypatch)
     assert "ahead" not in observe.heartbeat(config, source, NOW).text
 
 
+@pytest.mark.broker
+def test_a_time_that_a_broker_took_from_a_clock_ahead(shop):
+    source = shop.sources[0]
+    [topic] = source.topics
+    send(shop.kafka["bootstrap.servers"], topic, NOW + timedelta(minutes=10))
+    landed(shop, source.name, NOW - timedelta(minutes=5))
+    ledger(shop, (source.name, topic, 0, 0, 0, "landed", 1))
+    seen = observe.heartbeat(shop, source, NOW)
+    assert (seen.state, seen.text.split(";")[0][:19]) == ("silent", "no record for 5 min")
+    assert "the newest record's time is 10 min ahead of this machine's clock" in seen.text
+
+
 FAILURES = [
     (KafkaUnreachable("s", "k:9092", "timed out"), "unreachable"),
     (KafkaAccessDenied("s", "k:9092", "wrong password"), "refused"),
