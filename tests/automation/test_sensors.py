@@ -396,7 +396,7 @@ def test_what_fails_after_the_heartbeat_is_told_too(config, naming, instance, mo
 
 
 def test_a_broken_table_of_one_source_ends_no_tick(config, naming, instance, monkeypatch):
-    kafka_tells(monkeypatch, NOW, "dts-shop", "shopdb.a")
+    kafka_tells(monkeypatch, datetime.now(UTC), "dts-shop", "shopdb.a")
     monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda *_: {})
     broken, other = config.sources
     for source in config.sources:
@@ -409,7 +409,7 @@ def test_a_broken_table_of_one_source_ends_no_tick(config, naming, instance, mon
 
 
 def test_a_broken_table_of_all_is_told_by_both_sensors(config, naming, instance, monkeypatch):
-    kafka_tells(monkeypatch, NOW, "dts-shop", "shopdb.a")
+    kafka_tells(monkeypatch, datetime.now(UTC), "dts-shop", "shopdb.a")
     monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda *_: {})
     complete(config, config.sources[0].name, 0, NOW)
     [log] = Path(tables.WATERMARKS.at(config.lake), "_delta_log").glob("*.json")
