@@ -127,7 +127,7 @@ class TableNews:
 def _lacks(status: TableStatus, newest: datetime | None, now: datetime, window: int) -> bool:
     """Whether a table has lacked for longer than its window what its source told. Of a quiet database, whose capture
     alone is heard, nothing is lacking."""
-    if newest is None or status.complete is None:
-        return False  # nothing of the source tells times
+    if newest is None or status.complete is None or status.complete.source_time is None:
+        return False  # nothing of the source tells times, or not each of its partitions does
     up_to = status.complete_up_to
     return up_to is None or (up_to < newest and now - up_to > timedelta(seconds=window))
