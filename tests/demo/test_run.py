@@ -5,7 +5,7 @@ import pytest
 from deltalake import write_deltalake
 from filelock import FileLock
 
-from cdc_platform.automation.observe import heartbeat
+from cdc_platform.automation.observe import Newest, heartbeat
 from cdc_platform.config import load_config
 from cdc_platform.demo.folder import DemoFolderInUse, Settings, prepare
 from cdc_platform.demo.run import Outcome, run_demo, table_versions, unaccounted
@@ -67,7 +67,7 @@ def test_the_demo_shows_every_format():
 @pytest.mark.parametrize("after", [timedelta(minutes=3), timedelta(hours=2), timedelta(days=30)])
 def test_feeds_that_end_with_the_demo_are_not_silent_after_it(tmp_path, monkeypatch, after):
     ended = datetime.now(UTC)
-    monkeypatch.setattr("cdc_platform.automation.observe.newest_record", lambda config, source: (1, ended))
+    monkeypatch.setattr("cdc_platform.automation.observe.newest_record", lambda config, source: Newest(1, [], ended))
     config = prepare(tmp_path / "demo", Settings(tmp_path / "demo"))
     for source in load_config(config.file).sources:
         assert heartbeat(config, source, ended + after).passed, source.name
