@@ -33,9 +33,9 @@ T = TypeVar("T", bound=Dated)
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Numbers `first` to `last` of a sender that no record has. shard: '' where the partition alone is numbered.
-    before, after: offsets of the partition's records around them: of the first with a higher number, and of the last
-    with a lower one before it (others may have come late). at: when that was seen. removed: whether Kafka had
-    removed records between the two before they were landed."""
+    after, before: offsets of the first record with a higher number, and of the last with a lower one before that;
+    others may have come late. at: when that was seen. removed: whether Kafka had removed records between the two before
+    they were landed."""
 
     topic: str
     partition: int

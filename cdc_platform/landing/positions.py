@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cdc_platform.config import Config, Source
-from cdc_platform.kafka.offsets import Before, PartitionState, kafka_state, numbered, raised
+from cdc_platform.kafka.offsets import Before, PartitionState, Where, kafka_state, numbered, raised
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.landing.ended import GONE
 from cdc_platform.tables import LOADED, OFFSET_LEDGER
 
-Where = tuple[str, int]
-"""Topic and partition."""
 GENERATION = 1 << 40
 """Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
 
