@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import completeness, overview, shadows, table_status
+from cdc_platform.automation import checks, completeness, overview, shadows, table_status
 from cdc_platform.automation.accounting import accounting
 from cdc_platform.automation.naming import MAINTENANCE, Naming, with_deps
 from cdc_platform.automation.reporting import TABLES, stage_metadata
@@ -32,7 +32,7 @@ def all_assets(naming: Naming) -> list[Any]:
             naming.spec(MAINTENANCE, source),
             completeness.asset(naming, source),
         ]
-    return [*found, *shadows.specs(naming), overview.overview(naming)]
+    return [*found, *checks.specs(naming), *shadows.specs(naming), overview.overview(naming)]
 
 
 def _unique(specs: Any) -> list[dg.AssetSpec]:

@@ -8,7 +8,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
 from cdc_platform.automation import beside, completeness, observe, shadows, table_status
-from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.naming import RECONCILE, Naming, with_deps
 from cdc_platform.automation.overview import EQUALS_SOURCE
 from cdc_platform.automation.stages import spark_of
 from cdc_platform.config import Source
@@ -42,11 +42,19 @@ def all_checks(naming: Naming) -> list[dg.AssetChecksDefinition]:
     ]
 
 
+def specs(naming: Naming) -> list[dg.AssetSpec]:
+    """An asset of each source that can be read, for the comparison of all its tables. Nothing materializes it: a check
+    of what each run materializes anew would be shown as not evaluated from the next run on, whatever it found."""
+    return [
+        with_deps(naming.spec(RECONCILE, s), [naming.key("snapshots", s)]) for s in naming.config.sources if s.reconcile
+    ]
+
+
 def reconcile_selection(naming: Naming) -> dg.AssetSelection:
     """The checks that read the sources themselves: not part of a catch-up run."""
     known = table_status.known_or_none(naming.config)
     keys = [
-        *(naming.key("snapshots", s) for s in naming.config.sources if s.reconcile),
+        *(naming.key(RECONCILE, s) for s in naming.config.sources if s.reconcile),
         *(naming.table(s, *name).key for s, name in known if s.reconcile),
     ]
     return dg.AssetSelection.checks(*(dg.AssetCheckKey(key, EQUALS_SOURCE) for key in keys))
@@ -60,18 +68,18 @@ def of_run(assets: Iterable[dg.AssetKey], graph: BaseAssetGraph) -> list[dg.Asse
 
 
 def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list[Name]) -> dg.AssetChecksDefinition:
-    """What `cdc-platform reconcile` does: equals_source of snapshots/<source>, which compares all tables, and of each
+    """What `cdc-platform reconcile` does: equals_source of reconcile/<source>, which compares all tables, and of each
     table. Tells how much differs but no values: those stay with people who may read the source."""
-    stage = naming.key("snapshots", source)
+    whole = naming.key(RECONCILE, source)
     names = {naming.table(source, *name).key: name for name in tables}
     specs = [
         dg.AssetCheckSpec(
             EQUALS_SOURCE,
             asset=key,
-            description=f"Fails when {'a snapshot' if key == stage else 'the snapshot'} differs from the table at "
+            description=f"Fails when {'a snapshot' if key == whole else 'the snapshot'} differs from the table at "
             f"{source.name}'s database.",
         )
-        for key in (stage, *names)
+        for key in (whole, *names)
     ]
     outputs = {f"check_{i}": spec for i, spec in enumerate(specs)}
 
@@ -87,7 +95,7 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
         from cdc_platform.reconcile.server import Server, dsn_from
 
         asked = [c.asset_key for c in context.selected_asset_check_keys]
-        chosen = [None] if stage in asked else [names[key] for key in asked]
+        chosen = [None] if whole in asked else [names[key] for key in asked]
         try:
             server = Server(dsn_from(how.dsn_env))
             found = risks_of(server, source)
@@ -106,11 +114,11 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
                 )
             return
         for key in asked:
-            own = results if key == stage else [r for r in results if _snapshot_of(source, r.table) == names[key]]
+            own = results if key == whole else [r for r in results if _snapshot_of(source, r.table) == names[key]]
             yield reconcile_result(source, own, found, key)
 
     return dg.AssetChecksDefinition.create(
-        keys_by_input_name={"snapshots": stage},
+        keys_by_input_name={"snapshots": naming.key("snapshots", source)},
         node_def=check,
         check_specs_by_output_name=outputs,
         can_subset=True,

@@ -6,10 +6,10 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform.automation import checks, loads, replays, shadows
-from cdc_platform.automation.naming import CATCH_UP, MAINTENANCE, SOURCE_TAG, Naming
+from cdc_platform.automation.naming import CATCH_UP, MAINTENANCE, RECONCILE, SOURCE_TAG, Naming
 from cdc_platform.automation.stages import RETRY, call
 
-MAINTAIN, RECONCILE = "maintain", "reconcile"
+MAINTAIN = "maintain"
 
 
 def all_jobs(naming: Naming) -> list[Any]:

@@ -35,16 +35,18 @@ SHARED = ("changelog", "offset_ledger", "quarantine", "health")
 _LONGEST_TAG = 63  # Dagster's own limit for a tag's value
 _BY_FOLDER = ("snapshots", "complete")
 """Stages whose assets are named as the folder of the source's snapshots: what readers know."""
-KAFKA, MAINTENANCE, SHADOW, TABLE, COMPLETE = "kafka", "maintenance", "shadow", "table", "complete"
+KAFKA, MAINTENANCE, RECONCILE = "kafka", "maintenance", "reconcile"
+SHADOW, TABLE, COMPLETE = "shadow", "table", "complete"
 
 
 @dataclass(frozen=True, slots=True)
 class CdcAsset:
     """What a translator is asked to describe.
 
-    stage: one of STAGES, of SHARED, "kafka", "maintenance", "shadow", "complete", "table" (a snapshot), "history" or
-    "typed_changes". source: None for what sources share. db, schema, table: of the last three stages, as the source
-    spells them (schema: where it has one). topic: of stage "kafka" only. spec: as the platform would describe it.
+    stage: one of STAGES, of SHARED, "kafka", "maintenance", "reconcile", "shadow", "complete", "table" (a snapshot),
+    "history" or "typed_changes". source: None for what sources share. db, schema, table: of the last three stages, as
+    the source spells them (schema: where it has one). topic: of stage "kafka" only. spec: as the platform would
+    describe it.
     """
 
     stage: str
@@ -121,6 +123,11 @@ _PER_SOURCE = {
         "Up to when all tables of {source} are complete, by the source's clock: the data version of its observations. "
         "The checkpoint sensor observes it; what is to run when a time is reached depends on it.",
         tables.WATERMARKS,
+    ),
+    RECONCILE: _Look(
+        "accounting",
+        _SPARK,
+        "What the last comparison of all tables of {source} with its database found: see its check.",
     ),
     SHADOW: _Look(
         "accounting",

@@ -4,7 +4,7 @@ there as in Spark's `KafkaSourceOffset`, version 1."""
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -129,7 +129,7 @@ def _text(ends: Offsets) -> str:
 
 def _write(
     asked: counting.Asked,
-    known: Mapping[erased.Place, erased.Known],
+    known: Mapping[erased.Place, Sequence[erased.Known]],
     batches: Iterator[pa.RecordBatch],
     out: Mapping[str, Output],
 ) -> int:

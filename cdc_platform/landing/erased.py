@@ -7,7 +7,7 @@ Kafka once more is known."""
 import hashlib
 import hmac
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +88,7 @@ def nulled(column: pa.Array, gone: np.ndarray) -> pa.Array:
     return column.take(pa.array(np.where(gone, 0, np.arange(len(column))), mask=gone))
 
 
-def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Known]) -> pa.RecordBatch:
+def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Sequence[Known]]) -> pa.RecordBatch:
     """Records as they are read, but those that were erased before: the same bytes at the same place. Of a topic that
     was made again other bytes stand there."""
     if not known:
@@ -96,18 +96,18 @@ def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Known]) -> pa.Re
     found: dict[int, bytes] = {}
     rows = batch.select(["topic", "partition", "offset"]).to_pylist()
     for number, row in enumerate(rows):
-        one = known.get((row["topic"], row["partition"], row["offset"]))
-        if one is None:
-            continue
-        told = payload(*(batch.column(name)[number].as_py() for name in ("value", "key")))
-        if told is not None and hmac.compare_digest(digest(one.salt, told), one.digest):
-            found[number] = one.left
+        here = known.get((row["topic"], row["partition"], row["offset"]), ())
+        told = payload(*(batch.column(name)[number].as_py() for name in ("value", "key"))) if here else None
+        for one in here if told is not None else ():
+            if hmac.compare_digest(digest(one.salt, told), one.digest):
+                found[number] = one.left
     return emptied(batch, found) if found else batch
 
 
-def among(config: Config, source: Source, landing: Store, ranges: Iterable[Range]) -> dict[Place, Known]:
+def among(config: Config, source: Source, landing: Store, ranges: Iterable[Range]) -> dict[Place, list[Known]]:
     """Erased records in ranges that are about to be read, by the addresses that they would get: none, but where a topic
-    is read once more, be it under another id (a copy of it). Raises LakeChanged where such a record held rows of
+    is read once more, be it under another id (a copy of it). Several have one address where a topic was made again more
+    than once: a copy may be of each. Raises LakeChanged where such a record held rows of
     others, and landing doesn't have them any more."""
     path = ERASURES.at(stores.lake(config))
     if not delta_table.exists(path):
@@ -130,9 +130,10 @@ def among(config: Config, source: Source, landing: Store, ranges: Iterable[Range
         if record["shared"] and place not in left:
             problem = f"{'/'.join(map(str, place))} was erased, and the rows of others in it aren't here any more"
             raise LakeChanged(landing.uri(), problem)
-    return {
-        (*place[:2], at): Known(record["digest"], salt, left.get(place, NOTHING)) for place, at, record, salt in again
-    }
+    found: dict[Place, list[Known]] = {}
+    for place, at, record, salt in again:
+        found.setdefault((*place[:2], at), []).append(Known(record["digest"], salt, left.get(place, NOTHING)))
+    return found
 
 
 def _left(landing: Store, places: list[Place]) -> dict[Place, bytes]:

@@ -73,8 +73,11 @@ def test_reconcile_is_a_check_of_its_own_job(tmp_path, instance, monkeypatch):
         }
         for job in ("catch_up", "reconcile")
     }
-    compared = {"snapshots/shop-dts", "snapshots/shop-dts/shop/orders", "snapshots/shop_debezium"}
+    compared = {"reconcile/shop-dts", "snapshots/shop-dts/shop/orders", "reconcile/shop_debezium"}
     assert checks_of == {"catch_up": set(), "reconcile": compared}
+    graph = defs.resolve_asset_graph()
+    keeps = {k.to_user_string() for k in graph.get_all_asset_keys() - graph.materializable_asset_keys}
+    assert {"reconcile/shop-dts", "reconcile/shop_debezium"} < keeps  # no run makes what was found look out of date
     found = defs.resolve_job_def("reconcile").execute_in_process(instance=instance).get_asset_check_evaluations()
     assert {(c.asset_key.to_user_string(), c.passed) for c in found} == {(name, False) for name in compared}
     assert all("not compared: SHOP_DSN" in str(c.description) for c in found)
@@ -131,7 +134,7 @@ def test_each_table_is_compared_for_itself_and_the_source_as_a_whole(tmp_path, i
         return {c.asset_key.path[-1]: c.passed for c in found}
 
     tables = [naming.table(source, "shop", name).key for name in ("orders", "items")]
-    assert passed(naming.key("snapshots", source), *tables) == {"shop-dts": False, "orders": True, "items": False}
+    assert passed(naming.key("reconcile", source), *tables) == {"shop-dts": False, "orders": True, "items": False}
     assert asked == [None]
     assert passed(tables[0]) == {"orders": True}
 

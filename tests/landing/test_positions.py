@@ -174,3 +174,22 @@ def test_what_was_erased_does_not_land_from_a_copy_of_the_topic_either(config: A
         known = erased.among(config, source, path, [Range("t", 0, base, base + 9, base)])
         assert sorted(known) == [("t", 0, base + 3), ("t", 0, base + 5)]
         assert erased.without_erased(batch, known).column("value").to_pylist() == [None, b"row"]
+
+
+def test_two_erased_records_with_one_offset_of_a_topic_made_again_are_both_known_in_a_copy(config: Any) -> None:
+    [source] = config.sources
+    made_again(config)
+    salt, told = b"salt", ((3, b"first"), (BASE + 3, b"second"))
+    records = [
+        {"topic": "t", "partition": 0, "offset": at, "digest": erased.digest(salt, value), "shared": False}
+        for at, value in told
+    ]
+    erasure = {"source": "a", "number": 1, "stage": "begun", "salt": salt.hex()}
+    add(config.lake, ERASURES, {**erasure, "records": records})
+    add(config.lake, LANDING, {"topic": "t", "partition": 0, "offset": 3}, source="a")
+    path, base = LANDING.at(stores.lake(config), source="a"), 2 * BASE
+    known = erased.among(config, source, path, [Range("t", 0, base, base + 9, base)])
+    for value, left in ((b"first", None), (b"second", None), (b"another", b"another")):
+        said = [{"topic": "t", "partition": 0, "offset": base + 3, "value": value}]
+        batch = pa.RecordBatch.from_pylist(said, LANDING.arrow())
+        assert erased.without_erased(batch, known).column("value").to_pylist() == [left]

@@ -275,7 +275,7 @@ def test_the_asset_check_tells_how_much_differs_and_no_values(world: World) -> N
     with dg.instance_for_test() as instance:
         found = build(config).resolve_job_def("reconcile").execute_in_process(instance=instance)
     checks = {tuple(c.asset_key.path): c for c in found.get_asset_check_evaluations()}
-    for check in (checks["snapshots", "shop"], checks["snapshots", "shop", "shop", "wrong"]):
+    for check in (checks["reconcile", "shop"], checks["snapshots", "shop", "shop", "wrong"]):
         assert (check.check_name, check.passed) == ("equals_source", False)
         assert check.description == "shop.wrong: 1 missing, 1 extra, 2 changed; `cdc-platform reconcile` shows the rows"
         assert check.metadata["rows"].value == 4
