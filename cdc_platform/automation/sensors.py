@@ -20,6 +20,8 @@ from cdc_platform.lake import folders, queries, stores
 INTERVAL_S = 15
 REPEAT_S = 600
 """An unchanged heartbeat state is told again this often, so that the event log doesn't flood."""
+AGAIN_S = (60, 600)
+"""A run that didn't land what it was requested for is requested again: the first pause, doubled up to the longest."""
 
 
 def all_sensors(naming: Naming, job: Any) -> list[dg.SensorDefinition]:
@@ -115,16 +117,27 @@ def _request(
     """A run of a source whose partitions have these ends, or why there is none. cursor: brought up to date."""
     request = partial(run_request, naming, context.repository_def)
     requested: dict[str, str] = cursor["positions"]
-    position = position_id(ends)
-    if requested.get(source.name) == position or not queries.has_news(naming.config, source, ends):
+    position, again = position_id(ends), cursor["again"]
+    same = requested.get(source.name) == position
+    times = _due_again(again, source) if same else 0
+    if (same and not times) or not queries.has_news(naming.config, source, ends):
+        if times:
+            del again[source.name]
         if _idle(context.instance, naming, source, ends, cursor["idle"]):
             return request(source, f"{source.name}:{position}:idle")
         return f"{source.name}: nothing new"
     if is_running(context.instance, naming, source):
         return f"{source.name}: a run is under way"
     requested[source.name] = position
+    again[source.name] = {"times": times + 1, "at": time.time() + min(AGAIN_S[0] * 2**times, AGAIN_S[1])}
     follow = {"follow": True} if source.follow_s else {}
-    return request(source, f"{source.name}:{position}", **follow)
+    return request(source, f"{source.name}:{position}" + (f":{times}" if times else ""), **follow)
+
+
+def _due_again(again: dict[str, Any], source: Source) -> int:
+    """How often a run of the newest position was requested, when it is time to look whether it has landed; else 0."""
+    last = again.get(source.name)
+    return last["times"] if last and time.time() >= last["at"] else 0
 
 
 def _idle(
@@ -151,10 +164,11 @@ def _idle(
 
 def _cursor(text: str | None) -> dict[str, Any]:
     """positions: source → position of its newest run; complete: source → what was told of it; idle: source → position
-    for which its idle partitions count. Earlier versions kept the positions alone."""
+    for which its idle partitions count; again: source → how often its newest run was requested, and when to look if it
+    has landed. Earlier versions kept the positions alone."""
     found = json.loads(text or "{}")
     kept = found if "positions" in found and "complete" in found else {"positions": found, "complete": {}}
-    return {"idle": {}, **kept}
+    return {"idle": {}, "again": {}, **kept}
 
 
 def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:

@@ -98,6 +98,28 @@ def test_new_offsets_request_one_run_per_position(shop, instance):
 
 
 @pytest.mark.broker
+def test_a_run_that_failed_is_requested_again_on_a_quiet_topic(shop, instance, monkeypatch):
+    topic, now = shop.sources[0].topics[0], time.time()
+    monkeypatch.setattr(sensors, "time", SimpleNamespace(time=lambda: now))
+    send(shop.kafka["bootstrap.servers"], topic)
+    sensor = checkpoint_sensor(shop)
+    cursor, keys, pauses = None, [], (0, 61, 121, 241, 481, 601, 601)
+    for pause in pauses:
+        found = tick(sensor, instance, cursor)
+        assert found.run_requests == [] or pause == 0, "not before its time"
+        now += pause
+        found = tick(sensor, instance, cursor) if pause else found
+        keys += [r.run_key for r in found.run_requests]
+        cursor = found.cursor
+    assert len({*keys}) == len(pauses)  # Dagster launches no run twice for one key
+
+    ledger(shop, ("shop-dts", topic, 0, 0, 0, "landed", 1))
+    now += 601
+    landed_now = tick(sensor, instance, cursor)
+    assert (landed_now.run_requests, json.loads(landed_now.cursor)["again"]) == ([], {})
+
+
+@pytest.mark.broker
 def test_a_source_that_is_not_followed_gets_catch_up_runs(shop, instance):
     shop.sources[0] = shop.sources[0].model_copy(update={"follow_s": 0})
     send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
