@@ -13,7 +13,8 @@ from cdc_platform.automation.accounting import NOTHING_HELD
 from cdc_platform.automation.beside import HAS_ALL_CHANGES
 from cdc_platform.automation.jobs import MAINTAIN
 from cdc_platform.automation.loads import LOAD
-from cdc_platform.automation.naming import RECONCILE, SHADOW, Naming
+from cdc_platform.automation.looks import RECONCILE, SHADOW
+from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.replays import REPLAY
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED

@@ -11,7 +11,8 @@ import dagster as dg
 
 from cdc_platform.automation import checks, completeness, overview, shadows, table_status
 from cdc_platform.automation.accounting import accounting
-from cdc_platform.automation.naming import MAINTENANCE, Naming, with_deps
+from cdc_platform.automation.looks import MAINTENANCE
+from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import TABLES, stage_metadata
 from cdc_platform.automation.stages import RETRY, call
 from cdc_platform.automation.table_assets import snapshots

@@ -8,7 +8,8 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
 from cdc_platform.automation import beside, completeness, observe, shadows, table_status
-from cdc_platform.automation.naming import RECONCILE, Naming, with_deps
+from cdc_platform.automation.looks import RECONCILE
+from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.overview import EQUALS_SOURCE
 from cdc_platform.automation.stages import spark_of
 from cdc_platform.config import Source

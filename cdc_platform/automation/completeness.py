@@ -14,7 +14,8 @@ import dagster as dg
 
 from cdc_platform import tables
 from cdc_platform.automation import table_events, table_status
-from cdc_platform.automation.naming import COMPLETE, SOURCE_TAG, Naming
+from cdc_platform.automation.looks import COMPLETE
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import folders, stores, watermarks

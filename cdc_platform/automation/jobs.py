@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform.automation import checks, loads, replays, shadows
-from cdc_platform.automation.naming import CATCH_UP, MAINTENANCE, RECONCILE, SOURCE_TAG, Naming
+from cdc_platform.automation.looks import MAINTENANCE, RECONCILE
+from cdc_platform.automation.naming import CATCH_UP, SOURCE_TAG, Naming
 from cdc_platform.automation.stages import RETRY, call
 
 MAINTAIN = "maintain"

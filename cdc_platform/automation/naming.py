@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import tables
+from cdc_platform.automation.looks import DELTA, KAFKA, OF_ALL, OF_SOURCE, SHARED, STAGES, TABLE
 from cdc_platform.automation.metadata import declared_metadata
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import LakeChanged, StorageError
@@ -28,15 +29,9 @@ OWNERS = ["team:cdc"]
 SOURCE_TAG = "cdc/source"
 CATCH_UP = "catch_up"
 """Base name of the job that runs the chain."""
-STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quarantine", "snapshots")
-"""The chain, in the order of the data; one asset each per source."""
-SHARED = ("changelog", "offset_ledger", "quarantine", "health")
-"""Assets that show the state of all sources."""
 _LONGEST_TAG = 63  # Dagster's own limit for a tag's value
 _BY_FOLDER = ("snapshots", "complete")
 """Stages whose assets are named as the folder of the source's snapshots: what readers know."""
-KAFKA, MAINTENANCE, RECONCILE = "kafka", "maintenance", "reconcile"
-SHADOW, TABLE, COMPLETE = "shadow", "table", "complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,91 +60,6 @@ class CdcTranslator:
     def get_asset_spec(self, data: CdcAsset) -> dg.AssetSpec:
         """The spec of one asset; the default is the platform's own."""
         return data.spec
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Constant attributes of a stage's assets."""
-
-    group: str
-    kinds: frozenset[str]
-    description: str
-    table: tables.Table | None = None
-
-
-_SPARK, _DELTA = frozenset(("spark", "deltalake")), frozenset(("deltalake",))
-_PER_SOURCE = {
-    "landing": _Look(
-        "landing",
-        frozenset(("kafka", "spark", "deltalake")),
-        "Kafka records of {source}, byte for byte, each exactly once.",
-        tables.LANDING,
-    ),
-    "envelopes": _Look(
-        "envelopes",
-        _SPARK,
-        "Complete messages of {source}: split messages are put together again.{whole}",
-        tables.ENVELOPES,
-    ),
-    "changes": _Look("changes", _SPARK, "Decoded events of {source}. {summary}", tables.CHANGES),
-    "changelog": _Look(
-        "changelog",
-        _SPARK,
-        "Row changes of {source} in the vocabulary all formats share; beside it schema_history and control_events.",
-        tables.CHANGELOG,
-    ),
-    "offset_ledger": _Look(
-        "accounting",
-        _DELTA,
-        "What became of every offset landed from {source}: applied, control, filtered, waiting, …",
-        tables.OFFSET_LEDGER,
-    ),
-    "quarantine": _Look(
-        "accounting",
-        _DELTA,
-        "What of {source} could not be used, and why. The bytes stay in landing under the same address.",
-        tables.QUARANTINE,
-    ),
-    "snapshots": _Look("snapshots", _SPARK, "All snapshots of {source}: one Delta table per source table."),
-    MAINTENANCE: _Look(
-        "accounting",
-        _SPARK,
-        "Upkeep of {source}'s tables: small files compacted, old versions vacuumed, old tombstones expired. "
-        "The job `maintain` reports here.",
-    ),
-    COMPLETE: _Look(
-        "accounting",
-        _DELTA,
-        "Up to when all tables of {source} are complete, by the source's clock: the data version of its observations. "
-        "The checkpoint sensor observes it; what is to run when a time is reached depends on it.",
-        tables.WATERMARKS,
-    ),
-    RECONCILE: _Look(
-        "accounting",
-        _SPARK,
-        "What the last comparison of all tables of {source} with its database found: see its check.",
-    ),
-    SHADOW: _Look(
-        "accounting",
-        _SPARK,
-        "What comparisons of {source}'s tables with those of another feed of its database found: see its check.",
-        tables.SHADOW_COMPARISONS,
-    ),
-}
-_SHARED = {
-    "changelog": _Look(
-        "changelog", _DELTA, "Row changes of all sources, with the state of each source's part.", tables.CHANGELOG
-    ),
-    "offset_ledger": _Look(
-        "accounting", _DELTA, "What became of every landed offset, of all sources.", tables.OFFSET_LEDGER
-    ),
-    "quarantine": _Look("accounting", _DELTA, "What could not be used, of all sources.", tables.QUARANTINE),
-    "health": _Look(
-        "accounting",
-        _DELTA,
-        "One row per source: state, lag, complete up to, stopped tables, held rows, last run, last reconciliation.",
-    ),
-}
 
 
 class Naming:
@@ -251,7 +161,7 @@ class Naming:
         return self._stage(stage, source)
 
     def _shared(self, stage: str) -> dg.AssetSpec:
-        look = _SHARED[stage]
+        look = OF_ALL[stage]
         return dg.AssetSpec(
             stage,
             group_name=look.group,
@@ -276,7 +186,7 @@ class Naming:
         )
 
     def _stage(self, stage: str, source: Source) -> dg.AssetSpec:
-        fmt, look = FORMATS[source.format], _PER_SOURCE[stage]
+        fmt, look = FORMATS[source.format], OF_SOURCE[stage]
         whole = "" if fmt.part else " This format never splits a message: nothing is copied."
         path = look.table.at(self.config.lake, source=source.name, format=source.format) if look.table else ""
         middle = [source.format] if stage == "changes" else []
@@ -298,7 +208,7 @@ class Naming:
         return dg.AssetSpec(
             dg.AssetKey(["snapshots", folder, *map(tables.path_name, name)]),
             group_name="snapshots",
-            kinds=set(_DELTA),
+            kinds=set(DELTA),
             owners=source.owners_of(*name) or OWNERS,
             description=own or f"Live rows of {text}, as the source {source.name} has them.",
             tags={

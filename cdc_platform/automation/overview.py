@@ -9,8 +9,9 @@ import dagster as dg
 
 from cdc_platform import advice, tables
 from cdc_platform.automation import observe, runs, table_status
+from cdc_platform.automation.looks import SHARED
 from cdc_platform.automation.metadata import table_metadata
-from cdc_platform.automation.naming import SHARED, Naming, with_deps
+from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import queries, sequences, stores

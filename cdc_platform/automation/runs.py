@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster import DagsterRunStatus
 
-from cdc_platform.automation.naming import CATCH_UP, SOURCE_TAG, STAGES, Naming
+from cdc_platform.automation.looks import STAGES
+from cdc_platform.automation.naming import CATCH_UP, SOURCE_TAG, Naming
 from cdc_platform.config import Source
 from cdc_platform.lake import queries
 from cdc_platform.tables import name_of

@@ -7,7 +7,8 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform.automation.instance import is_gone
-from cdc_platform.automation.naming import SHADOW, Naming, with_deps
+from cdc_platform.automation.looks import SHADOW
+from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.stages import interruptible, spark_of
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.errors import CdcError
