@@ -78,6 +78,8 @@ def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
 
 def _run(launcher: Launcher, naming: "Naming", source: Source) -> dict[str, Any]:
     """One run as Dagster's sensor would request it, and its figures."""
+    from cdc_platform.automation.markup import plain
+
     started = time.monotonic()
     result = launcher.execute(naming.run_keys(source), naming.tag(source))
     checks = [c for c in result.get_asset_check_evaluations() if not c.passed]
@@ -87,7 +89,7 @@ def _run(launcher: Launcher, naming: "Naming", source: Source) -> dict[str, Any]
         "ok": result.success and not wrong,
         "seconds": round(time.monotonic() - started, 2),
         "error": error_of(result),
-        "failed_checks": list(dict.fromkeys(f"{c.check_name}: {c.description}" for c in checks)),
+        "failed_checks": list(dict.fromkeys(f"{c.check_name}: {plain(str(c.description))}" for c in checks)),
         "run_id": result.run_id,
         **figures(result, naming, source),
     }

@@ -14,6 +14,7 @@ from cdc_platform.automation.beside import HAS_ALL_CHANGES
 from cdc_platform.automation.jobs import MAINTAIN
 from cdc_platform.automation.loads import LOAD
 from cdc_platform.automation.looks import RECONCILE, SHADOW
+from cdc_platform.automation.markup import plain
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.replays import REPLAY
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
@@ -153,7 +154,7 @@ def failed_checks(
 
 def _check_problem(key: dg.AssetCheckKey, evaluation: Any) -> Problem:
     name = key.asset_key.to_user_string()
-    why = _line(getattr(evaluation, "description", None) or "")
+    why = _line(plain(getattr(evaluation, "description", None) or ""))
     return Problem("check_failed", f"{key.name} of {name}", why, path=f"/assets/{name}?view=checks")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import tables
+from cdc_platform.automation.markup import literal
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.config import Config, Source
@@ -80,7 +81,9 @@ def _missing(gaps: list[sequences.Gap], key: dg.AssetKey) -> dg.AssetCheckResult
         check_name=NOTHING_MISSING,
         passed=not gaps,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"{shown}. `cdc-platform reconcile` tells which tables it concerns" if gaps else "none is missing",
+        description=f"{literal(shown)}. `cdc-platform reconcile` tells which tables it concerns"
+        if gaps
+        else "none is missing",
         metadata={"missing": sum(gap.records for gap in gaps), "gaps": len(gaps)},
     )
 
@@ -99,7 +102,7 @@ def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None
         check_name=ACCOUNTED,
         passed=not wrong,
         severity=dg.AssetCheckSeverity.ERROR,
-        description="; ".join(wrong[:_SHOWN]) or f"all {landed} landed offsets are accounted for",
+        description=literal("; ".join(wrong[:_SHOWN])) or f"all {landed} landed offsets are accounted for",
         metadata={"landed": landed, "partitions": len(rows), "wrong": len(wrong)},
     )
 
@@ -120,7 +123,7 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], list
         check_name=NOTHING_HELD,
         passed=not rows,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"{rows} held. {shown}. {_HOW}" if rows else "nothing is held",
+        description=f"{rows} held. {literal(shown)}. {_HOW}" if rows else "nothing is held",
         metadata={"held": rows, "tables": named},
     )
     return {"held": rows, "held_tables": named, **table_metadata(path.uri(), None)}, [result]

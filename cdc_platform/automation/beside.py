@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import dagster as dg
 
 from cdc_platform.automation import table_status
+from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_events import DATA_VERSION, evaluation
 from cdc_platform.automation.table_status import TableStatus
@@ -41,7 +42,7 @@ def _results(naming: Naming, status: TableStatus) -> Iterator[tuple[dg.AssetKey,
 
 def _result(key: dg.AssetKey, one: Beside) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        asset_key=key, check_name=HAS_ALL_CHANGES, passed=one.state in (KEPT, WAITING), description=_told(one)
+        asset_key=key, check_name=HAS_ALL_CHANGES, passed=one.state in (KEPT, WAITING), description=literal(_told(one))
     )
 
 

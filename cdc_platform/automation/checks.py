@@ -9,6 +9,7 @@ from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGra
 
 from cdc_platform.automation import beside, completeness, observe, shadows, table_status
 from cdc_platform.automation.looks import RECONCILE
+from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.overview import EQUALS_SOURCE
 from cdc_platform.automation.stages import spark_of
@@ -111,7 +112,7 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
         except CdcError as error:
             for key in asked:
                 yield dg.AssetCheckResult(
-                    asset_key=key, check_name=EQUALS_SOURCE, passed=False, description=f"not compared: {error}"
+                    asset_key=key, check_name=EQUALS_SOURCE, passed=False, description=literal(f"not compared: {error}")
                 )
             return
         for key in asked:
@@ -149,7 +150,7 @@ def reconcile_result(
         check_name=EQUALS_SOURCE,
         passed=bool(results) and not wrong,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=((shown or equal) if results else f"{source.name} has no snapshot yet") + but,
+        description=literal(((shown or equal) if results else f"{source.name} has no snapshot yet") + but),
         metadata={
             "tables": len(results),
             "differing_tables": len(wrong),
@@ -182,7 +183,7 @@ def heartbeat_check(naming: Naming, source: Source) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(
             passed=seen.passed,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=heartbeat_text(naming, source, seen),
+            description=literal(heartbeat_text(naming, source, seen)),
             metadata=heartbeat_metadata(naming, source, seen),
         )
 
@@ -207,7 +208,7 @@ def heartbeat_events(naming: Naming, source: Source, seen: observe.Heartbeat) ->
         check_name=HEARTBEAT,
         passed=seen.passed,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=heartbeat_text(naming, source, seen),
+        description=literal(heartbeat_text(naming, source, seen)),
         metadata=metadata,
     )
     return [result, dg.AssetObservation(naming.key("landing", source), metadata=metadata)]

@@ -16,6 +16,7 @@ import dagster as dg
 
 from cdc_platform import tables
 from cdc_platform.automation.looks import DELTA, KAFKA, OF_ALL, OF_SOURCE, SHARED, STAGES, TABLE
+from cdc_platform.automation.markup import literal
 from cdc_platform.automation.metadata import declared_metadata
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import LakeChanged, StorageError
@@ -210,7 +211,7 @@ class Naming:
             group_name="snapshots",
             kinds=set(DELTA),
             owners=source.owners_of(*name) or OWNERS,
-            description=own or f"Live rows of {text}, as the source {source.name} has them.",
+            description=own or f"Live rows of {literal(text)}, as the source {source.name} has them.",
             tags={
                 "cdc/format": source.format,
                 SOURCE_TAG: self.tag(source),
@@ -228,7 +229,7 @@ class Naming:
         table, look = self._snapshot(source, name), KINDS[kind]
         return table.replace_attributes(
             key=dg.AssetKey([kind, source.name, *table.key.path[2:]]),
-            description=f"{look.about.format('.'.join(name))} Catch-up runs of {source.name} keep it up.",
+            description=f"{look.about.format(literal('.'.join(name)))} Catch-up runs of {source.name} keep it up.",
             metadata={"dagster/uri": look.path.of(self.config.lake, source.name, name)},
         )
 

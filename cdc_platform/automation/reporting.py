@@ -13,6 +13,7 @@ import dagster as dg
 from cdc_platform import advice, certificate, tables
 from cdc_platform.automation import overview, table_events, table_status
 from cdc_platform.automation.accounting import ledger_now, quarantine_now
+from cdc_platform.automation.markup import literal
 from cdc_platform.automation.metadata import result_metadata
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_news import TableNews
@@ -162,6 +163,6 @@ def stopped_result(naming: Naming, source: Source, stopped: list[TableStatus]) -
         check_name=NO_TABLE_STOPPED,
         passed=not stopped,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=shown or "no table is stopped",
+        description=literal(shown or "no table is stopped"),
         metadata={"stopped": len(stopped)},
     )

@@ -8,6 +8,7 @@ import dagster as dg
 
 from cdc_platform.automation.instance import is_gone
 from cdc_platform.automation.looks import SHADOW
+from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.stages import interruptible, spark_of
 from cdc_platform.config.shadow import Shadow
@@ -83,7 +84,7 @@ def _check(naming: Naming, pair: Shadow) -> dg.AssetChecksDefinition:
             with interruptible():
                 found = compare(spark_of(context, naming), naming.config, pair, told=context.log.info)
         except CdcError as error:
-            return dg.AssetCheckResult(passed=False, description=f"not compared: {error}")
+            return dg.AssetCheckResult(passed=False, description=literal(f"not compared: {error}"))
         return result(pair, found)
 
     return check
@@ -94,6 +95,7 @@ def result(pair: Shadow, found: dict[str, Any]) -> dg.AssetCheckResult:
     no row differs and something wasn't compared, or can't be judged yet."""
     tables: dict[Name, dict[str, Any]] = {name_of(r): r for r in found["rows"]}
     wrong = kept.words(pair, tables) + kept.waiting(tables)
+    told = _same(pair, found) if tables else "neither feed has a table yet"
     counts = (
         "tables",
         "compared",
@@ -109,7 +111,7 @@ def result(pair: Shadow, found: dict[str, Any]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=found["equal"],
         severity=dg.AssetCheckSeverity.ERROR if found["different"] else dg.AssetCheckSeverity.WARN,
-        description=kept.shortened(wrong) or (_same(pair, found) if tables else "neither feed has a table yet"),
+        description=literal(kept.shortened(wrong) or told),
         metadata={
             **{name: found[name] for name in counts},
             "seconds": found["seconds"],

@@ -13,6 +13,7 @@ import dagster as dg
 
 from cdc_platform.automation import beside, following, silence, table_events, table_status
 from cdc_platform.automation.accounting import ledger_result
+from cdc_platform.automation.markup import plain
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, shared_now, snapshots_now
 from cdc_platform.automation.stages import RETRY, call, failing, interruptible, spark_of
@@ -146,7 +147,7 @@ class _Step:
         yield from report.told(shared=False)  # that comes when the tables are done
         ledger = ledger_result(self.naming.config, self.source)
         if not ledger.passed:
-            raise dg.Failure(f"the offset ledger doesn't add up: {ledger.description}", allow_retries=False)
+            raise dg.Failure(f"the offset ledger doesn't add up: {plain(str(ledger.description))}", allow_retries=False)
         return call(self.context, self.naming, self.source, last)
 
     def _rebuilt(self, failed: dict[str, str]) -> StageResult:

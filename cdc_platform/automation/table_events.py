@@ -17,6 +17,7 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 
+from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
@@ -154,7 +155,7 @@ def check_results(
             check_name=name,
             passed=passed,
             severity=dg.AssetCheckSeverity.WARN if name == SCHEMA_UNCHANGED else dg.AssetCheckSeverity.ERROR,
-            description=text,
+            description=literal(text),
             metadata=more,
         )
         for name, (passed, text, more) in found.items()
