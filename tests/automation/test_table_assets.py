@@ -9,6 +9,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from cdc_platform.automation import beside
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.automation.table_events import CERTIFIED, NO_HELD_ROWS, NOT_STOPPED, SCHEMA_UNCHANGED
@@ -270,7 +271,10 @@ def test_a_rebuild_that_stops_fails_with_the_reason(naming, source, run_job, sta
     )
 
 
-@pytest.mark.parametrize("names", [("a/b", "a-b", "a_b", "a.b", "a~2Fb"), ("中", "/", "..", "..."), ("", " ")])
+ODD = [("a/b", "a-b", "a_b", "a.b", "a~2Fb"), ("中", "/", "..", "..."), ("", " ")]
+
+
+@pytest.mark.parametrize("names", ODD)
 def test_any_table_name_is_an_asset_of_its_own(config, naming, source, names, instance, run_job):
     schema_history(config, *(("shop-dts", "shop", name) for name in names))
     for name in names:
@@ -279,6 +283,25 @@ def test_any_table_name_is_an_asset_of_its_own(config, naming, source, names, in
     assert len(set(keys)) == len(names)
     assert run_job(*keys).success
     assert all(instance.get_latest_materialization_event(key) for key in keys)
+
+
+@pytest.mark.parametrize("names", ODD)
+def test_what_is_kept_beside_a_table_of_any_name_is_an_asset_of_its_own(tmp_path, instance, stages, monkeypatch, names):
+    """A name that Dagster refuses in one of them would leave the deployment without any definition."""
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    everything = {"history": ["*.*"], "typed_changes": ["*.*"]}
+    config = make_config(tmp_path, tables=everything, reconcile={"dsn_env": "SHOP_DSN"})
+    naming, source = Naming(config), config.source("shop-dts")
+    schema_history(config, *(("shop-dts", "shop", name) for name in names))
+    defs = build(config)
+    graph, repository = defs.resolve_asset_graph(), defs.get_repository_def()
+    keys = [spec.key for name in names for spec in naming.beside(source, "shop", name).values()]
+    assert len(set(keys)) == 2 * len(names)
+    checks = {dg.AssetCheckKey(key, beside.HAS_ALL_CHANGES) for key in keys}
+    assert checks <= graph.asset_check_keys
+    job = repository.get_implicit_global_asset_job_def()
+    subset = job.get_subset(asset_selection=set(), asset_check_selection=checks)
+    assert subset.execute_in_process(instance=instance).success
 
 
 def test_a_table_that_is_asked_for_is_told_and_its_broken_certificate_fails_the_run(config, instance, run_job, stages):
@@ -293,8 +316,6 @@ def test_a_table_that_is_asked_for_is_told_and_its_broken_certificate_fails_the_
 
 
 def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, stages, monkeypatch):
-    from tests.automation.conftest import NoSpark
-
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
     config = make_config(tmp_path, freshness_s=60)
     naming, source = Naming(config), config.source("shop-dts")
