@@ -38,9 +38,12 @@ class Launcher:
         from cdc_platform.automation import checks
         from cdc_platform.automation.instance import PROCESS_TAG, process_tag
         from cdc_platform.automation.naming import SOURCE_TAG
+        from cdc_platform.automation.table_events import CERTIFIED
 
-        wanted = checks.of_run(keys, self.job.asset_layer.asset_graph)
-        result = self.job.get_subset(asset_selection=set(keys), asset_check_selection=set(wanted)).execute_in_process(
+        # A certificate blocks what lies downstream, and here nothing does: it is told as an event, and a table that was
+        # rebuilt is no failure for what quarantine holds of it.
+        wanted = {key for key in checks.of_run(keys, self.job.asset_layer.asset_graph) if key.name != CERTIFIED}
+        result = self.job.get_subset(asset_selection=set(keys), asset_check_selection=wanted).execute_in_process(
             instance=self.instance,
             run_config={**_QUIET, **(config or {})},
             raise_on_error=False,
@@ -98,7 +101,7 @@ def _run(launcher: Launcher, naming: "Naming", source: Source) -> dict[str, Any]
 def figures(result: "dg.ExecuteInProcessResult", naming: "Naming", source: Source) -> dict[str, list[dict[str, Any]]]:
     """Stages and tables with what the run's events say of them."""
     from cdc_platform.automation.metadata import read_figures
-    from cdc_platform.automation.naming import STAGES
+    from cdc_platform.automation.looks import STAGES
 
     named = {naming.key(stage, source): stage for stage in STAGES if stage not in ("offset_ledger", "quarantine")}
     stages, tables = [], []

@@ -63,8 +63,8 @@ def _result(key: dg.AssetKey, one: Beside) -> dg.AssetCheckResult:
 def events(
     naming: Naming, status: TableStatus
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation]:
-    """For `context.log_event`: what is kept of a table beside its snapshot, an observation where it lacks changes; and
-    its check."""
+    """For `context.log_event`: what is kept of a table beside its snapshot, and its check. Also where it lacks changes,
+    for an asset's page shows its newest materialization; an observation where it was never made."""
     source, lake = status.source, stores.lake(naming.config)
     specs = naming.beside(source, *status.id)
     for one in status.certificate.beside if status.certificate else ():
@@ -73,7 +73,7 @@ def events(
         found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
         metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _told(one)}
         tags = {SOURCE_TAG: naming.tag(source)}
-        if one.state == KEPT:
+        if one.state == KEPT or (one.state != WAITING and version is not None):
             yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
         elif one.state != WAITING:
             yield dg.AssetObservation(key, metadata=metadata, tags=tags)
@@ -93,10 +93,12 @@ def told_last(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
     """What Dagster was told of one of these assets last; None: nothing."""
     made = instance.fetch_materializations(key, limit=1).records
     observed = instance.fetch_observations(key, limit=1).records
-    if observed and (not made or observed[0].storage_id > made[0].storage_id):
-        event = observed[0].asset_observation
-        return str(event.metadata["state"].value) if event and "state" in event.metadata else None
-    return "" if made else None
+    newest = max((*made, *observed), key=lambda record: record.storage_id, default=None)
+    event = newest and (newest.asset_materialization or newest.asset_observation)
+    if event is None:
+        return None
+    state = str(event.metadata["state"].value) if "state" in event.metadata else KEPT
+    return "" if state == KEPT else state
 
 
 def _told(one: Beside) -> str:

@@ -6,7 +6,7 @@ import re
 
 _CODE = re.compile(r"(`[^`]*`)")
 """A command or name in back quotes, which Markdown shows as it stands."""
-_MARKUP = re.compile(r"[*<\[~\\|&`#>]|(?<!\w)_|_(?!\w)")
+_MARKUP = re.compile(r"(?m:^)[#>]|[*<\[~\\&`]|(?<!\w)_|_(?!\w)")
 """An underscore within a word is none: most names come through as they are."""
 
 

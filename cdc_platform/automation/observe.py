@@ -201,7 +201,7 @@ def _came(
 
 def _of_database(heard: Heard) -> str:
     last = heard.database
-    return f"the last of the database at {when(last)}" if last else "nothing of the database has landed so far"
+    return f"the last of the database landed at {when(last)}" if last else "nothing of the database has landed so far"
 
 
 def _unseen(config: Config, source: Source, beat: Heartbeat) -> Heartbeat:

@@ -169,8 +169,12 @@ class _Step:
                     continue
                 seconds += result.seconds
                 found[text] = {"changes": result.rows, "state": "live"}
-        rows = sum(int(f["changes"]) for f in found.values())
-        return StageResult("snapshots", self.source.name, rows, len(found), seconds, {"rebuilt": len(found)}, found)
+        rest = call(
+            self.context, self.naming, self.source, "snapshots"
+        )  # publishes up to when what was made is complete
+        rows = sum(int(f["changes"]) for f in found.values()) + rest.rows
+        metrics, told = {**rest.metrics, "rebuilt": len(found)}, {**rest.tables, **found}
+        return StageResult("snapshots", self.source.name, rows, len(told), seconds + rest.seconds, metrics, told)
 
     def _tables(self, result: StageResult, failed: dict[str, str]) -> Iterator[Any]:
         """What was asked for, table by table."""

@@ -191,10 +191,12 @@ def events(
     before: Mapping[dg.AssetKey, dg.TableSchema],
 ) -> Iterator[tuple[dg.AssetMaterialization | dg.AssetObservation, list[dg.AssetCheckEvaluation]]]:
     """Events of tables that nobody selected, for `context.log_event`: a materialization where the table is live, an
-    observation of its state where it isn't, and its checks."""
+    observation of its state where it isn't, and its checks. One that has stopped is materialized, too, with the data
+    version of before: an asset's page shows its newest materialization, and would call it live."""
     for status in statuses:
         key = naming.table(status.source, *status.id).key
-        of: Any = dg.AssetMaterialization if status.state == "live" else dg.AssetObservation
+        shown = status.state == "live" or (status.state == "stopped" and status.version is not None)
+        of: Any = dg.AssetMaterialization if shown else dg.AssetObservation
         event = of(
             key,
             metadata=metadata(status, brought.get(status.name)),

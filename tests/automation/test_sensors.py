@@ -272,7 +272,7 @@ def test_rows_count_by_our_clock_not_by_the_source_s(shop):
     later = observe.heartbeat(canal, canal.sources[0], NOW + timedelta(seconds=119))
     assert later.text == (
         "newest record 1 min 59 s ago; the last row change landed 2 min 4 s ago; "
-        f"the last of the database at {when(NOW - timedelta(seconds=5))}"
+        f"the last of the database landed at {when(NOW - timedelta(seconds=5))}"
     )
 
 
@@ -298,7 +298,7 @@ def test_a_dead_database_is_told_from_a_dead_capture(shop):
     assert (dead.state, dead.text) == (
         "silent",
         "no record for 5 min (limit 30 s: Tencent DTS sends a checkpoint about every 10 s); "
-        f"the last of the database at {when(NOW)}",
+        f"the last of the database landed at {when(NOW)}",
     )
 
 
@@ -454,7 +454,7 @@ def test_an_unreachable_broker_is_told_apart(config, monkeypatch):
     landed(config, source.name, NOW)
     seen = observe.heartbeat(config, source)
     assert seen.newest and abs(seen.newest - NOW) < timedelta(seconds=1)  # statistics have milliseconds
-    last = f"; the last record landed at {when(NOW)}; the last of the database at {when(NOW - timedelta(minutes=9))}"
+    last = f"; the last record landed at {when(NOW)}; the last of the database landed at {when(NOW - timedelta(minutes=9))}"
     assert seen.text.endswith(last)
 
 

@@ -15,6 +15,7 @@ from cdc_platform.automation.table_assets import run_config
 from cdc_platform.automation.table_events import CERTIFIED, NO_HELD_ROWS, NOT_STOPPED, SCHEMA_UNCHANGED
 from cdc_platform.definitions import build
 from cdc_platform.errors import TableStopped
+from cdc_platform.launch import Launcher
 from cdc_platform.results import StageResult
 from tests.automation.conftest import (
     NoSpark,
@@ -173,16 +174,20 @@ def test_a_table_without_rows_yet_fails_nothing(config, run_job, stages, orders,
 def test_a_stopped_table_is_red_everywhere_until_it_lives_again(config, instance, run, run_job, stages, orders):
     run()
     table_state(config, "shop-dts", "shop.orders", "stopped", "tables.ddl is stop", rebuild=1)
+    before = instance.get_latest_materialization_event(orders).asset_materialization
     result = run()
     assert result.success, "other tables' run is no failure"
-    assert made(result, orders) == []
+    [shown] = made(result, orders)  # an asset's page shows its newest materialization
+    assert shown["state"] == "stopped"
+    newest = instance.get_latest_materialization_event(orders).asset_materialization
+    assert newest.tags["dagster/data_version"] == before.tags["dagster/data_version"], (
+        "what is downstream stays as it is"
+    )
     assert latest(instance, orders, NOT_STOPPED) == (
         False,
         "stopped: tables.ddl is stop. `cdc-platform run --source shop-dts --table shop.orders --rebuild` rebuilds it "
         "once the cause is gone",
     )
-    [seen] = result.get_asset_observation_events()
-    assert seen.asset_observation_data.asset_observation.metadata["state"].value == "stopped"
     asked = run_job(orders)
     assert not asked.success
     [failure] = asked.get_step_failure_events()
@@ -254,7 +259,8 @@ def test_rebuild_is_a_run_configuration_of_the_tables_page(
     monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", rebuild)
     result = run_job(orders, run_config=run_config(naming, source, rebuild=True))
     assert result.success
-    assert (built, stages.calls) == ([("shop-dts", "shop", "orders")], [])
+    assert built == [("shop-dts", "shop", "orders")]
+    assert stages.calls == [("snapshots", "shop-dts")], "publishes what the table is complete up to now"
     assert made(result, orders)[0]["changes"] == 5
     assert made(result, naming.key("snapshots", source))[0]["rebuilt"] == 1
 
@@ -313,6 +319,19 @@ def test_a_table_that_is_asked_for_is_told_and_its_broken_certificate_fails_the_
     assert not result.success
     assert len(made(result, key)) == 1
     assert latest(instance, key, "certified") == (False, "broken: quarantine holds 1 row of it")
+
+
+def test_a_table_rebuilt_by_command_is_no_failure_for_rows_of_it_that_are_held(
+    config, naming, source, instance, run_job, stages, orders, monkeypatch
+):
+    snapshot(config, "shop-dts", "shop.orders", 1)
+    held(config, "shop-dts", "shop.orders")
+    done = StageResult("snapshots", source.name, 5, 1, 1.0, {"changes": 5})
+    monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", lambda *asked: done)
+    ready = Launcher(build(config).resolve_implicit_global_asset_job_def(), instance)
+    result = ready.execute([orders], "shop-dts", run_config(naming, source, rebuild=True))
+    assert result.success
+    assert latest(instance, orders, "certified") == (False, "broken: quarantine holds 1 row of it")
 
 
 def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, stages, monkeypatch):

@@ -95,7 +95,7 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     States(config, source, kind).note({name: ("lacking", "no room")})
     status = {s.name: s for s in table_status.statuses(config, source)}
     [lacks, found] = beside.events(naming, status["shop.t01"])
-    assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetObservation, "lacking: no room")
+    assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetMaterialization, "lacking: no room")
     assert (found.passed, found.description) == (False, "lacking: no room")
     assert list(beside.events(naming, status["shop.t00"])) == [], "no run has made it so far"
 
@@ -122,7 +122,7 @@ def test_what_is_kept_beside_a_table_is_told_when_it_changes_without_the_table(
     assert (type(made), made.asset_key.path[0]) == (dg.AssetMaterialization, kind)
     assert note("kept") == []
     [lacks] = note("lacking", "no room")
-    assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetObservation, "lacking: no room")
+    assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetMaterialization, "lacking: no room")
     assert note("lacking", "no room") == []
     assert [e.metadata["state"].value for e in note("lacking", "no disk")] == ["lacking: no disk"]
     assert [type(e) for e in note("kept")] == [dg.AssetMaterialization]
