@@ -100,8 +100,8 @@ def _run(launcher: Launcher, naming: "Naming", source: Source) -> dict[str, Any]
 
 def figures(result: "dg.ExecuteInProcessResult", naming: "Naming", source: Source) -> dict[str, list[dict[str, Any]]]:
     """Stages and tables with what the run's events say of them."""
-    from cdc_platform.automation.metadata import read_figures
     from cdc_platform.automation.looks import STAGES
+    from cdc_platform.automation.metadata import read_figures
 
     named = {naming.key(stage, source): stage for stage in STAGES if stage not in ("offset_ledger", "quarantine")}
     stages, tables = [], []
