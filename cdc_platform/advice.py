@@ -6,6 +6,7 @@ Without Spark and Kafka; `validate`, `run` and `status` tell them.
 import fnmatch
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
@@ -22,10 +23,8 @@ from cdc_platform.tables import name_of
 _PATTERNS = ("include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions")
 _ALL = {"*", "*.*"}
 _FEW = 3
-WHAT_TO_DO = (
-    "rows decoded before keep the old meaning: to have one for all, read the feed again as a source of another name "
-    "(docs/configuration.md, Changing a decoding option)"
-)
+_OF_TYPES = ("columns", "schema_file")
+"""Options that name types: rows whose types weren't known get them (changelog/retyped.py)."""
 
 
 def warnings(config: Config, *, thorough: bool = False) -> list[str]:
@@ -118,14 +117,23 @@ def _options(config: Config, source: Source) -> Iterator[str]:
     if noted[-1]["digest"] != in_force.digest(now):
         for name, old, new in _differences(noted[-1]["options"], now):
             changed = f"options.{name} was {_shown(old)} and is {_shown(new)} for messages decoded from now on"
-            yield f"{changed}; {WHAT_TO_DO}"
+            yield f"{changed}; {_what_to_do(source, name)}"
     for before, after in pairwise(noted):
         where = ", ".join(f"{place} from offset {first}" for place, first in sorted(after["offsets"].items()))
         for name, old, new in _differences(before["options"], after["options"]):
             yield (
                 f"options.{name} was {_shown(old)} until {after['at']:%Y-%m-%d %H:%M:%SZ} and is {_shown(new)} since "
-                f"({where}); {WHAT_TO_DO}"
+                f"({where}); {_what_to_do(source, name)}"
             )
+
+
+def _what_to_do(source: Source, option: str) -> str:
+    known = "rows whose types weren't known get them by the next run, others"
+    return (
+        f"{known if option in _OF_TYPES else 'rows'} decoded before keep the old meaning: "
+        f"`cdc-platform replay {shlex.quote(source.name)}` shows what would differ, --swap puts it in place "
+        "(docs/configuration.md, Changing a decoding option)"
+    )
 
 
 def _noted(config: Config, source: Source) -> list[dict[str, Any]]:

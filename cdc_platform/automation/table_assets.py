@@ -169,9 +169,7 @@ class _Step:
                     continue
                 seconds += result.seconds
                 found[text] = {"changes": result.rows, "state": "live"}
-        rest = call(
-            self.context, self.naming, self.source, "snapshots"
-        )  # publishes up to when what was made is complete
+        rest = call(self.context, self.naming, self.source, "snapshots")  # publishes up to when it is complete now
         rows = sum(int(f["changes"]) for f in found.values()) + rest.rows
         metrics, told = {**rest.metrics, "rebuilt": len(found)}, {**rest.tables, **found}
         return StageResult("snapshots", self.source.name, rows, len(told), seconds + rest.seconds, metrics, told)

@@ -454,7 +454,8 @@ def test_an_unreachable_broker_is_told_apart(config, monkeypatch):
     landed(config, source.name, NOW)
     seen = observe.heartbeat(config, source)
     assert seen.newest and abs(seen.newest - NOW) < timedelta(seconds=1)  # statistics have milliseconds
-    last = f"; the last record landed at {when(NOW)}; the last of the database landed at {when(NOW - timedelta(minutes=9))}"
+    database = when(NOW - timedelta(minutes=9))
+    last = f"; the last record landed at {when(NOW)}; the last of the database landed at {database}"
     assert seen.text.endswith(last)
 
 
