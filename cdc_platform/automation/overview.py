@@ -110,7 +110,10 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     reached = statuses[0].complete if statuses else table_status.complete(config, source)
     held = sum(h["rows"] for h in queries.held(config) if h["source"] == source.name)  # those that name no table, too
     stopped = [s.name for s in statuses if s.state == "stopped"]
-    behind = [one for s in statuses if reached and (one := reached.behind.get(s.id))]
+    behind: dict[str, list[str]] = {}
+    for name, one in ((s.name, reached.behind.get(s.id)) for s in statuses if reached):
+        if one:
+            behind.setdefault(one.reason, []).append(name)
     missing = _missing(config, source)
     return {
         "source": source.name,
@@ -119,8 +122,8 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "lag_records": lag,
         "complete_up_to": reached and reached.source_time,
         "complete_reason": reached and reached.reason,
-        "tables_behind": len(behind),
-        "behind_reason": behind[0].reason if behind else None,
+        "tables_behind": sum(map(len, behind.values())),
+        "behind": behind,
         "complete_position": reached and reached.position,
         "complete_gtids": reached and reached.gtid,
         "cut_position": cut and cut.position,
@@ -217,8 +220,12 @@ def _up_to(row: dict[str, Any]) -> str:
 
 def _reasons(row: dict[str, Any]) -> Iterator[str | None]:
     yield row.get("complete_reason")
-    if why := row.get("behind_reason"):
-        yield f"{count(row['tables_behind'], 'table')} up to an earlier time: {why}"
+    reasons = list(row.get("behind", {}).items())
+    for why, names in reasons[:_SHOWN]:
+        more = f" and {count(len(names) - _SHOWN, 'other table')}" if len(names) > _SHOWN else ""
+        yield f"up to an earlier time, {', '.join(names[:_SHOWN])}{more}: {why}"
+    if left := len(reasons) - _SHOWN > 0 and sum(len(names) for _, names in reasons[_SHOWN:]):
+        yield f"up to an earlier time, {count(left, 'other table')}: `cdc-platform status --json` says why"
 
 
 def _positions(row: dict[str, Any]) -> Iterator[str]:

@@ -81,12 +81,18 @@ def test_tables_that_are_behind_their_source_are_told_beside_its_time(config, na
     publish(0, **behind)
     lines = overview.health_metadata([overview.row(naming, instance, source)])["sources"].value.splitlines()
     assert "| 2026-11-20 01:02:03 UTC, but 2 tables up to an earlier time |" in lines[2]
-    assert "- shop-dts: 2 tables up to an earlier time: an offset was lost" in lines
+    assert "- shop-dts: up to an earlier time, shop.items, shop.orders: an offset was lost" in lines
     metadata = checks.heartbeat_metadata(naming, source, alive)
     assert metadata["complete_up_to"].value == behind["orders"].timestamp()
     assert metadata["tables_behind"] == 2
     seconds = (datetime.now(UTC) - behind["orders"]).total_seconds()
     assert metadata["lag_seconds"] == pytest.approx(seconds, abs=60)
+
+    rows = {f"t{i:02}": f"held {min(i, 11)}" for i in range(30)}
+    told = {"behind": {why: [t for t, of in rows.items() if of == why] for why in rows.values()}, "tables_behind": 30}
+    said = [text for text in overview._reasons(told) if text]
+    assert (len(said), said[0]) == (11, "up to an earlier time, t00: held 0")
+    assert said[-1] == "up to an earlier time, 20 other tables: `cdc-platform status --json` says why"
 
     def metric(name: str) -> list[float]:
         return [value for of, labels, value in metrics.samples(config) if (of, labels) == (name, (source.name,))]
