@@ -11,7 +11,6 @@ from cdc_platform.config import Config, Source
 
 if TYPE_CHECKING:
     import dagster as dg
-    from dagster_shared.error import SerializableErrorInfo
 
     from cdc_platform.automation.naming import Naming
 
@@ -117,22 +116,12 @@ def figures(result: "dg.ExecuteInProcessResult", naming: "Naming", source: Sourc
 
 def error_of(result: "dg.ExecuteInProcessResult") -> str | None:
     """Why the run failed, in one line: our own errors by their text, others by their first cause."""
-    failures = [e.step_failure_data for e in result.get_step_failure_events()]
-    told = [
-        f.user_failure_data.description if f.user_failure_data and f.user_failure_data.description else _cause(f.error)
-        for f in failures
-        if f.error or f.user_failure_data
-    ]
+    from cdc_platform.automation.failures import reason
+
+    told = [reason(e.step_failure_data) for e in result.get_step_failure_events()]
     return "; ".join(dict.fromkeys(filter(None, told))) or (
         None if result.success else "the run failed without a reason"
     )
-
-
-def _cause(error: "SerializableErrorInfo | None") -> str:
-    """The innermost cause's class and first line. Dagster's pages have the stack."""
-    while error and error.cause:
-        error = error.cause
-    return error.message.strip().split("\n")[0] if error else ""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG
 from cdc_platform.automation import runs
 from cdc_platform.automation.accounting import NOTHING_HELD
 from cdc_platform.automation.beside import HAS_ALL_CHANGES
+from cdc_platform.automation.failures import reason
 from cdc_platform.automation.jobs import MAINTAIN
 from cdc_platform.automation.loads import LOAD
 from cdc_platform.automation.looks import RECONCILE, SHADOW
@@ -124,13 +125,7 @@ def _why_failed(instance: dg.DagsterInstance, run_id: str) -> str:
     for record in instance.get_records_for_run(run_id, of_type=kinds, limit=_RUNS).records:
         event = record.event_log_entry.dagster_event
         if event and event.is_step_failure:
-            failure = event.step_failure_data
-            if failure.user_failure_data and failure.user_failure_data.description:
-                return _line(failure.user_failure_data.description)
-            error = failure.error
-            while error and error.cause:
-                error = error.cause
-            return _line(error.message if error else event.message or "")
+            return _line(reason(event.step_failure_data) or event.message or "")
         if event and event.message:
             return _line(event.message)
     return "no reason recorded"

@@ -172,15 +172,12 @@ def _why(instance: Any, run_id: str) -> str:
     """The first failed step's reason in one line, and which run it is."""
     from dagster import DagsterEventType
 
+    from cdc_platform.automation.failures import reason
+
     records = instance.get_records_for_run(run_id, of_type=DagsterEventType.STEP_FAILURE, limit=1).records
     if not records:
         return f"run {run_id}"
-    failure = records[0].event_log_entry.dagster_event.step_failure_data
-    told, error = failure.user_failure_data, failure.error
-    while error and error.cause:
-        error = error.cause
-    reason = (told.description if told and told.description else None) or (error.message if error else "")
-    return f"{reason.strip().split(chr(10))[0]} (run {run_id})"
+    return f"{reason(records[0].event_log_entry.dagster_event.step_failure_data)} (run {run_id})"
 
 
 def _is_ours(state: Any) -> bool:
