@@ -196,16 +196,15 @@ def _ticks(instance: Any) -> list[Finding]:
     """Schedules and sensors that are on and whose newest tick failed."""
     from dagster._core.scheduler.instigation import TickStatus
 
+    from cdc_platform.automation.failures import cause
+
     found = []
     for state in instance.all_instigator_state():
         if not state.is_running or not _is_ours(state):
             continue
         ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
         if ticks and ticks[0].status == TickStatus.FAILURE:
-            error = ticks[0].error
-            while error and error.cause:
-                error = error.cause
-            why = error.message.strip().split("\n")[0] if error else "no reason was noted"
+            why = cause(ticks[0].error) or "no reason was noted"
             kind = state.instigator_type.value.lower()
             at = datetime.fromtimestamp(ticks[0].timestamp, UTC)
             found.append(Finding("schedule", None, f"{kind} {state.name}: its tick at {when(at)} failed: {why}"))
