@@ -98,7 +98,9 @@ def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Sequence[Known]]
     for number, row in enumerate(rows):
         here = known.get((row["topic"], row["partition"], row["offset"]), ())
         told = payload(*(batch.column(name)[number].as_py() for name in ("value", "key"))) if here else None
-        for one in here if told is not None else ():
+        if told is None:
+            continue
+        for one in here:
             if hmac.compare_digest(digest(one.salt, told), one.digest):
                 found[number] = one.left
     return emptied(batch, found) if found else batch
