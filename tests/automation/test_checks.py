@@ -1,10 +1,12 @@
 """Checks find what is wrong in real Delta tables, and pass when it is right."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.loader import LoadingContextForTest
 
 from cdc_platform.automation import checks
 from cdc_platform.automation.accounting import ledger_result
@@ -81,6 +83,20 @@ def test_reconcile_is_a_check_of_its_own_job(tmp_path, instance, monkeypatch):
     found = defs.resolve_job_def("reconcile").execute_in_process(instance=instance).get_asset_check_evaluations()
     assert {(c.asset_key.to_user_string(), c.passed) for c in found} == {(name, False) for name in compared}
     assert all("not compared: SHOP_DSN" in str(c.description) for c in found)
+
+
+def test_what_a_comparison_found_stays_shown_when_runs_go_on(tmp_path, instance, stages, monkeypatch):
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    monkeypatch.delenv("SHOP_DSN", raising=False)
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    defs, naming = build(config), Naming(config)
+    defs.resolve_job_def("reconcile").execute_in_process(instance=instance)
+    keys = naming.run_keys(config.source("shop-dts"))
+    assert Launcher(defs.resolve_job_def("catch_up"), instance).execute(keys, "shop-dts").success
+    key = dg.AssetCheckKey(dg.AssetKey(["reconcile", "shop-dts"]), checks.EQUALS_SOURCE)
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert record.evaluation.passed is False
+    assert asyncio.run(record.targets_latest_materialization(LoadingContextForTest(instance))), "as the pages ask"
 
 
 @pytest.mark.parametrize("by", ["schedule", "command"])
