@@ -38,7 +38,8 @@ def command(
     """Show a row, which change each of its cells comes from, and where that change stands in Kafka; or why there is no
     such row.
 
-    Exit code 1 where the snapshot differs from what the changes come to.
+    Exit code 1 where the snapshot differs from what the changes come to, or isn't kept up to them (stopped, left out,
+    to be made anew).
     """
     from cdc_platform.explain import describe, row
     from cdc_platform.explain.table import find, parse_key
@@ -65,7 +66,14 @@ def command(
         people["DDL behind the first of them"] = [{"address": d["address"], "statement": d["ddl"]} for d in data["ddl"]]
     if data["doubts"]:
         people["may be incomplete"] = [{"why": why} for why in data["doubts"]]
-    return Report(data, 1 if data.get("agrees") is False else 0, people)
+    return Report(data, 1 if data.get("agrees") is False or _behind(data) else 0, people)
+
+
+def _behind(data: dict[str, Any]) -> bool:
+    """Whether the snapshot may be other than its changes, as its state has it."""
+    from cdc_platform.explain.snapshot_state import BEHIND
+
+    return data["state"] in BEHIND
 
 
 def _check(table: Any, columns: Iterable[str]) -> None:
@@ -93,7 +101,9 @@ def _explained(data: dict[str, Any]) -> dict[str, Any]:
 def _there(data: dict[str, Any]) -> str:
     if not data["here"]:
         return "no"
-    return "yes" if data["agrees"] is not False else "yes, but not as the changes come to"
+    if data["agrees"] is False:
+        return "yes, but not as the changes come to"
+    return "yes, in a snapshot that is not kept up" if _behind(data) else "yes"
 
 
 def _reason(reason: dict[str, Any]) -> dict[str, Any]:
@@ -109,12 +119,14 @@ def _cell(cell: dict[str, Any]) -> dict[str, Any]:
 
 def _contents(data: dict[str, Any]) -> dict[str, Any]:
     cells = ", ".join(f"{k}={v}" for k, v in data["content"].items())
-    return {
+    there = f"{data['added'] - data['taken']}{' by the changes, the snapshot is not kept up' * _behind(data)}"
+    own = {
         "rows": f"{data['source']}/{data['table']} with {cells} (the table has no key: equal rows are counted)",
         "added": data["added"],
         "taken away": data["taken"],
-        "there": data["added"] - data["taken"],
+        "there": there,
     }
+    return own | ({"why": [_reason(r) for r in data["why"]]} if data["why"] else {})
 
 
 def _changes(found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Why a row isn't there. Reasons that are sure come first; the others are what may hold it back."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake.exceptions import TableNotFoundError
@@ -11,38 +10,25 @@ from cdc_platform.changelog.loads import BY_ROWS
 from cdc_platform.changelog.schema import Step
 from cdc_platform.config import Config
 from cdc_platform.errors import CdcError
-from cdc_platform.explain import records
+from cdc_platform.explain import records, snapshot_state
 from cdc_platform.explain.changes import ended
 from cdc_platform.explain.events import left_out_by, place_of, reached
+from cdc_platform.explain.reason import Reason
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.scan import Sought, find
+from cdc_platform.explain.table import Table
 from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.lake.queries import query, text
 from cdc_platform.lake.skipping import Above, files_that_may_hold
 from cdc_platform.landing.erased import erased_before
 from cdc_platform.landing.positions import in_kafka
-from cdc_platform.reading.catalog import State, TableName, states
-from cdc_platform.snapshots.reduce.one_key import Change
 from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_columns, name_in
 from cdc_platform.units import count
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """kind: deleted, moved, truncated, dropped, renamed, not read, filtered, quarantined, waiting, not decoded, not
-    applied, not landed, lost, stopped, left out, differs, erased, never seen. sure: it alone is why. by: the change
-    that did it, as it came. more: facts of the kind."""
-
-    kind: str
-    text: str
-    sure: bool
-    by: Change | None = None
-    more: dict[str, Any] = field(default_factory=dict)
-
-
 def reasons(config: Config, told: Explained) -> list[Reason]:
     """Why a row isn't there (or isn't as the changes have it). Asks Kafka, where nothing in the lake says it."""
-    known = [r for r in (_by_rule(told), _by_change(told), _by_state(config, told)) if r is not None]
+    known = [r for r in (by_rule(told.table), _by_change(told), _by_state(config, told)) if r is not None]
     if told.moment.now:
         settled = any(r.sure for r in known)
         known += held_of_it(config, told)  # a delete says nothing of what came after it
@@ -53,8 +39,9 @@ def reasons(config: Config, told: Explained) -> list[Reason]:
     return sorted(known, key=lambda r: not r.sure)
 
 
-def _by_rule(told: Explained) -> Reason | None:
-    rule = left_out_by(told.table.source, told.table.name)
+def by_rule(table: Table) -> Reason | None:
+    """That a rule leaves the table out."""
+    rule = left_out_by(table.source, table.name)
     return None if rule is None else Reason("filtered", f"its table is left out by {rule}", sure=True)
 
 
@@ -91,10 +78,9 @@ def _by_statement(step: Step) -> Reason:
 
 def _by_state(config: Config, told: Explained) -> Reason | None:
     """What is known of the snapshot: it isn't kept up to date, or hasn't come to the changes yet."""
-    state = _state(config, told)
-    if state is not None and state.state in _STATES:
-        kind, what = _STATES[state.state]
-        return Reason(kind, f"{what}: {state.reason or 'no reason is noted'}", sure=not told.agrees)
+    of_snapshot = snapshot_state.of(config, told.table)
+    if of_snapshot is not None and (told.moment.now or told.agrees is False):
+        return of_snapshot.reason(sure=told.agrees is False)
     if told.agrees is not False or not told.moment.now:
         return None
     high = _high(config, told)
@@ -104,19 +90,6 @@ def _by_state(config: Config, told: Explained) -> Reason | None:
         return Reason("not applied", why, sure=True, by=told.found.original(last.change))
     why = "the changes come to another row than the snapshot has: `cdc-platform run --table DB.TABLE --rebuild`"
     return Reason("differs", why, sure=False)
-
-
-_STATES = {
-    "stopped": ("stopped", "the table is stopped"),
-    "dropped": ("dropped", "the table is gone at the source"),
-    "left_out": ("left out", "the rules left the table out"),
-    "stale": ("not applied", "the snapshot is made anew by the next run"),
-}
-
-
-def _state(config: Config, told: Explained) -> State | None:
-    source = told.table.source.name
-    return states(stores.lake(config), source).get(TableName.of(source, told.table.snapshot))
 
 
 def _high(config: Config, told: Explained) -> tuple[int, ...] | None:

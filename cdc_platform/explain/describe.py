@@ -5,10 +5,13 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config
-from cdc_platform.explain.absent import Reason, held_of_it, reasons
+from cdc_platform.explain import snapshot_state
+from cdc_platform.explain.absent import by_rule, held_of_it, reasons
 from cdc_platform.explain.changes import Changes
+from cdc_platform.explain.reason import Reason
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.row import Explained, parts_of
+from cdc_platform.explain.snapshot_state import NotKept
 from cdc_platform.explain.statement import column_lists, statement
 from cdc_platform.explain.table import Table
 from cdc_platform.lake import stores, watermarks
@@ -24,13 +27,15 @@ _SHOWN = (
 
 
 def explained(config: Config, told: Explained, only: Sequence[str], *, every: bool, sql: bool) -> dict[str, Any]:
-    """source, table, key, snapshot, origin, at, here, agrees, row (as the snapshot has it, at a time as texts), cells
+    """source, table, key, snapshot, origin, at, here, agrees, state (stopped, dropped, left_out, stale; None: the
+    snapshot is kept up, or a past moment is asked about), row (as the snapshot has it, at a time as texts), cells
     (column, value, change: its number, ddl), changes (those that made the row, or all), others (how many aren't among
     them), why (reasons), ddl (statements that changed the table between), doubts. only: columns that are asked about;
     every: all changes; sql: with a statement for each."""
     shown = told.found.came if every else told.made_by(only)
     shown = [c for c in shown if c["op"] != "truncate" or every]
-    why = _held_back(config, told) if told.here and told.agrees is not False else reasons(config, told)
+    state = snapshot_state.of(config, told.table) if told.moment.now else None
+    why = _of_one_that_is_there(config, told, state) if _as_it_should_be(told) else reasons(config, told)
     shown = _with(shown, [r.by for r in why if r.by is not None])
     numbers = {id(c): n for n, c in enumerate(told.found.came, 1)}
     return {
@@ -42,6 +47,7 @@ def explained(config: Config, told: Explained, only: Sequence[str], *, every: bo
         "at": moments.told(told.moment),
         "here": told.here,
         "agrees": told.agrees,
+        "state": state and state.name,
         "row": _row(told),
         "why": [_reason(r, numbers) for r in why],
         "cells": [_cell(told, name, cell) for name, cell in (told.row.cells or {}).items() if not only or name in only],
@@ -63,9 +69,14 @@ def _too_early(config: Config, told: Explained) -> Iterator[str]:
         yield f"{then}: changes from before that time may still come"
 
 
-def _held_back(config: Config, told: Explained) -> list[Reason]:
-    """Newer changes of a row that is there, in quarantine."""
-    return [r for r in held_of_it(config, told) if r.sure] if told.moment.now else []
+def _as_it_should_be(told: Explained) -> bool:
+    return told.here and told.agrees is not False
+
+
+def _of_one_that_is_there(config: Config, told: Explained, state: NotKept | None) -> list[Reason]:
+    """Why newer changes of a row that is there may be lacking: the snapshot isn't kept up, or quarantine holds them."""
+    held = [r for r in held_of_it(config, told) if r.sure] if told.moment.now else []
+    return [*([state.reason(sure=True)] if state else []), *held]
 
 
 def _with(shown: list[Change], more: list[Change]) -> list[Change]:
@@ -138,7 +149,7 @@ def _ddl(table: Table, shown: Sequence[Change]) -> list[dict[str, Any]]:
 
 def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, sql: bool) -> dict[str, Any]:
     """Of a table without a key: how often rows with these cells were added and taken away since it was emptied last,
-    and all these changes."""
+    and all these changes; `state` as of `explained`, and `why` the snapshot may have others."""
     found = Changes(config, table).of(cells)
     emptied = max((c["order_key"] for c in found.truncates), default=None)
     since = [c for c in found.today if emptied is None or c["order_key"] > emptied]
@@ -147,6 +158,8 @@ def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, s
     added = sum("after" in h and c["op"] != "delete" for h, c in zip(holds, since, strict=True))
     taken = sum("before" in h and c["op"] != "insert" for h, c in zip(holds, since, strict=True))
     numbers = {id(c): n for n, c in enumerate(found.came, 1)}
+    state = snapshot_state.of(config, table)
+    why = [by_rule(table), state.reason(sure=True) if state else None]
     return {
         "source": table.source.name,
         "table": table.text,
@@ -154,6 +167,8 @@ def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, s
         "snapshot": ".".join(table.snapshot),
         "added": added,
         "taken": taken,
+        "state": state and state.name,
+        "why": [_reason(r, numbers) for r in why if r is not None],
         "changes": changes(config, table, found.came, numbers, sql=sql),
         "ddl": _ddl(table, found.came),
         "doubts": found.doubts,

@@ -41,6 +41,7 @@ T, TWO = table("t", "id bigint", "a int", "b varchar(20)"), table("two", "x bigi
 EMPTIED, GONE, OLD, NEW = table("emptied"), table("gone"), table("old"), table("new")
 SECRET, ODD, BAG = table("secret"), table("odd", "id bigint", "a frobnicate"), table("bag", "a int", "b int", keys=())
 SHARD = SourceTable("shop_1", "orders", [("id", "bigint"), ("a", "int")])
+SACK, LEFT, WORN = table("sack", "a int", "b frobnicate", keys=()), table("left"), table("worn")
 TORN = {**T.insert((1, 70), row(id=77)), "kind": "error", "op": None, "after": None, "reason": "column 'a': no integer"}
 LATER, AGAIN, BEFORE = (
     {**TORN, **position(1, pos), "key": [("id", n)], "reason": why}
@@ -68,6 +69,8 @@ STORY = [
     BAG.delete((1, 37), row(a=1, b=0)),
     SHARD.insert((1, 38), row(id=1, a=1)),
     *(TORN, AGAIN, BEFORE),
+    *(t.stated() for t in (SACK, LEFT, WORN)),
+    *(SACK.insert((1, 74), row(a=1, b=1)), LEFT.insert((1, 74), row(id=1, a=1)), WORN.insert((1, 74), row(id=1, a=1))),
     T.update((1, 75), row(id=4, a=4, b="first"), row(id=4, a=5, b="first"), source_time=at(75)),
     T.insert((1, 76), row(id=6, a=6, b="first")),
     *(T.delete((1, 77), row(id=6, a=6, b="first")), LATER),
@@ -85,8 +88,10 @@ def feed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Feed:
     found.say(*STORY)
     found.catch_up()
     found.say(*(STORY[i] for i in range(9, 14)))  # sent again
-    found.unify()
-    found.say(T.insert((1, 80), row(id=8, a=8, b="x")))
+    odd = table("worn", "id bigint", "a frobnicate")
+    found.say(odd.stated(), odd.insert((1, 80), row(id=2, a=2)))
+    found.catch_up()
+    found.say(T.insert((1, 81), row(id=8, a=8, b="x")))
     found.unify()
     found.say(T.insert((1, 90), row(id=9, a=9, b="x")))
     return found
@@ -183,6 +188,34 @@ def test_rules_quarantine_and_states(cli: Any) -> None:
     assert [(w["kind"], w["address"]) for w in why if w["sure"]] == [("quarantined", offset(STORY.index(TORN)))]
     why = cli("explain", "s", "shop.odd", "1")[1]["why"]
     assert (why[0]["kind"], "frobnicate" in why[0]["text"]) == ("stopped", True)
+
+
+def test_the_state_of_the_snapshot_is_told_where_the_row_is_there(cli: Any, feed: Feed) -> None:
+    """Its exit code is that of a row that isn't as the changes have it."""
+    code, told = cli("explain", "s", "shop.sack", "a=1")
+    assert (code, told["added"], told["taken"], told["state"]) == (1, 1, 0, "stopped")
+    assert [(w["kind"], w["sure"], "frobnicate" in w["text"]) for w in told["why"]] == [("stopped", True, True)]
+    code, told = cli("explain", "s", "shop.worn", "1")
+    assert (code, told["here"], told["agrees"], told["state"]) == (1, True, True, "stopped")
+    assert [(w["kind"], w["sure"], "frobnicate" in w["text"]) for w in told["why"]] == [("stopped", True, True)]
+    assert cli("explain", "s", "shop.worn", "1", "--at", "1")[0] == 0  # it was kept up then
+    code, told = cli("explain", "s", "shop.bag", "a=1")
+    assert (code, told["state"], told["why"]) == (0, None, [])
+    path = tables.TABLE_STATE.at(stores.lake(feed.config))
+    for batch, (state, kind) in enumerate((("stale", "not applied"), ("left_out", "left out"), ("live", None)), 900):
+        said = {"source": "s", "db": "shop", "table": "left", "batch": batch, "rebuild": 0, "state": state}
+        delta_table.append_rows(path, [said])
+        code, told = cli("explain", "s", "shop.left", "1")
+        assert (code, told["here"], told["agrees"]) == (int(state != "live"), True, True)
+        assert [w["kind"] for w in told["why"]] == [kind] * (state != "live")
+
+
+def test_people_are_told_the_state_of_the_snapshot(cli: Any, feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, key in (("shop.sack", "a=1"), ("shop.worn", "1")):
+        assert run(["explain", "s", name, key]) == 1
+        shown = capsys.readouterr().out
+        assert "not kept up" in shown
+        assert "the table is stopped" in shown
 
 
 def test_what_is_on_its_way(cli: Any) -> None:
