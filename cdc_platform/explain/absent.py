@@ -1,39 +1,28 @@
 """Why a row isn't there. Reasons that are sure come first; the others are what may hold it back."""
 
-from collections.abc import Iterator
-from typing import Any
-
-from deltalake.exceptions import TableNotFoundError
-
 from cdc_platform import tables
 from cdc_platform.changelog.loads import BY_ROWS
 from cdc_platform.changelog.schema import Step
 from cdc_platform.config import Config
-from cdc_platform.errors import CdcError
-from cdc_platform.explain import records, snapshot_state
+from cdc_platform.explain import held, snapshot_state
 from cdc_platform.explain.changes import ended
-from cdc_platform.explain.events import left_out_by, place_of, reached
+from cdc_platform.explain.events import left_out_by
 from cdc_platform.explain.reason import Reason
 from cdc_platform.explain.row import Explained
-from cdc_platform.explain.scan import Sought, find
 from cdc_platform.explain.table import Table
-from cdc_platform.lake import queries, sequences, stores
+from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
-from cdc_platform.lake.skipping import Above, files_that_may_hold
 from cdc_platform.landing.erased import erased_before
-from cdc_platform.landing.positions import in_kafka
-from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_columns, name_in
-from cdc_platform.units import count
+from cdc_platform.tables import Name, name_columns
 
 
 def reasons(config: Config, told: Explained) -> list[Reason]:
     """Why a row isn't there (or isn't as the changes have it). Asks Kafka, where nothing in the lake says it."""
     known = [r for r in (by_rule(told.table), _by_change(told), _by_state(config, told)) if r is not None]
-    if told.moment.now:
-        settled = any(r.sure for r in known)
-        known += held_of_it(config, told)  # a delete says nothing of what came after it
-        known += _decoded(config, told)
-        known += () if settled else _perhaps(config, told)
+    settled = any(r.sure for r in known)
+    known += held.of_it(config, told)  # a delete says nothing of what came after it
+    known += held.decoded(config, told)
+    known += () if settled else held.perhaps(config, told)
     if not known:
         known.append(_never(config, told))
     return sorted(known, key=lambda r: not r.sure)
@@ -104,106 +93,6 @@ def _high(config: Config, told: Explained) -> tuple[int, ...] | None:
 def _named(name: Name) -> str:
     parts = name_columns(name).items()
     return " AND ".join(f'"{c}" IS NULL' if part is None else f'"{c}" = {text(part)}' for c, part in parts)
-
-
-# -- what may hold it back ---------------------------------------------------------------------------------
-
-
-def held_of_it(config: Config, told: Explained) -> Iterator[Reason]:
-    """What quarantine holds under its key; sure where no newer change of it stands in the same partition."""
-    then, _ = told.table.then(told.key)
-    for held in _held(config, told):
-        key, (*where, offset) = dict(held.get("key") or ()), (held["topic"], held["partition"], held["offset"])
-        if any(all(c in key and key[c] == t for c, t in was.items()) for was in then):
-            later = any([c["topic"], c["partition"]] == where and c["offset"] > offset for c in told.found.came)
-            address = f"{held['topic']}/{held['partition']}/{offset}"
-            yield Reason("quarantined", f"{address}: {held['reason']}", sure=not later, more={"address": address})
-
-
-def _held(config: Config, told: Explained) -> Iterator[dict[str, Any]]:
-    """Rows of QUARANTINE that are of the table, or tell no table."""
-    source = told.table.source
-    rows = query(
-        f"SELECT * FROM t WHERE source = {text(source.name)} AND resolved_at IS NULL "
-        f'AND ("table" IS NULL OR "table" IN ({", ".join(text(n[-1]) for n in told.table.names)}))',
-        t=QUARANTINE.at(stores.lake(config)),
-    )
-    for held in rows or []:
-        name = name_in({"schema": None, **held})
-        if name is None or name in told.table.names:
-            yield held
-
-
-def _perhaps(config: Config, told: Explained) -> Iterator[Reason]:
-    """What tells no key: in quarantine, waiting for parts, lost, and records that are landed and not decoded, or not
-    landed."""
-    source = told.table.source
-    if unnamed := [held for held in _held(config, told) if not held.get("key")]:
-        last = unnamed[-1]
-        at = f"{last['topic']}/{last['partition']}/{last['offset']}: {last['reason']}"
-        yield Reason(
-            "quarantined", f"{count(len(unnamed), 'row')} in quarantine tell no key, the last at {at}", sure=False
-        )
-    if records.splits(source) and (parts := records.waiting_parts(config, source)):
-        first = parts[0]
-        where = f"{first['topic']}/{first['partition']}/{first['offset']}"
-        why = f"{count(len(parts), 'part')} of messages that came in several wait for the rest, the first at {where}"
-        yield Reason("waiting", why, sure=False, more={"address": where})
-    yield from _lost(config, told)
-    yield from _on_the_way(config, told)
-
-
-def _lost(config: Config, told: Explained) -> Iterator[Reason]:
-    source, name = told.table.source, told.table.snapshot
-    for gap in sequences.of_tables(config, source, [name]).get(name, ()):
-        yield Reason("lost", gap.text, sure=False)
-    if lost := sequences.lost_of_tables(config, source, [name]).get(name):
-        yield Reason("lost", lost.text, sure=False)
-
-
-def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:
-    """Records that are landed and not decoded, or not landed."""
-    source = told.table.source
-    for row in queries.ledger(config, [source]):
-        if left := row["unaccounted"]:
-            where = f"{row['topic']}/{row['partition']}"
-            yield Reason(
-                "not decoded", f"{count(left, 'record')} of {where} are landed and not taken up yet", sure=False
-            )
-    landed = queries.landed(config, source)
-    try:
-        state = in_kafka(config, source)
-    except CdcError as error:
-        yield Reason("not landed", f"whether all that Kafka has is landed isn't known: {error}", sure=False)
-        return
-    behind = {f"{s.topic}/{s.partition}": s.end - landed.get((s.topic, s.partition), s.begin) for s in state}
-    for where, lag in behind.items():
-        if lag > 0:
-            yield Reason("not landed", f"{count(lag, 'record')} of {where} are not landed yet", sure=False)
-
-
-def _decoded(config: Config, told: Explained) -> Iterator[Reason]:
-    """Changes of the key in `changes` behind what the changelog stage has come to."""
-    source, names = told.table.source, told.table.names
-    path = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
-    behind = [
-        {"db": name[0], "table": name[-1], "topic": topic, "partition": partition, "offset": Above(offset)}
-        for (topic, partition), offset in reached(config, source).items()
-        for name in names
-    ]
-    try:
-        files = files_that_may_hold(path, behind or [{"db": n[0], "table": n[-1]} for n in names])
-    except TableNotFoundError:
-        return
-    sought = Sought(names, told.table.then(told.key)[0], told.table.alike, keyed=bool(told.table.keys))
-    there = {place_of(c) for c in told.found.came}
-    rows = [r for r in find(files, sought, CHANGES.arrow()).to_pylist() if r["kind"] == "row" and r["op"] != "truncate"]
-    new = [r for r in rows if place_of(r) not in there]
-    new = [r for r in new if r["offset"] > reached(config, source).get((r["topic"], r["partition"]), -1)]
-    if new:
-        last = max(new, key=lambda r: (r["offset"], r["entry_index"] or 0))
-        why = f"{count(len(new), 'change')} of it are decoded and not applied yet, the last at {place_of(last)}"
-        yield Reason("not applied", f"{why}: `cdc-platform run` does", sure=not told.found.came)
 
 
 def _never(config: Config, told: Explained) -> Reason:

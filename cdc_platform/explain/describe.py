@@ -5,8 +5,8 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config
-from cdc_platform.explain import snapshot_state
-from cdc_platform.explain.absent import by_rule, held_of_it, reasons
+from cdc_platform.explain import held, snapshot_state
+from cdc_platform.explain.absent import by_rule, reasons
 from cdc_platform.explain.changes import Changes
 from cdc_platform.explain.reason import Reason
 from cdc_platform.explain.records import Address
@@ -75,8 +75,7 @@ def _as_it_should_be(told: Explained) -> bool:
 
 def _of_one_that_is_there(config: Config, told: Explained, state: NotKept | None) -> list[Reason]:
     """Why newer changes of a row that is there may be lacking: the snapshot isn't kept up, or quarantine holds them."""
-    held = [r for r in held_of_it(config, told) if r.sure] if told.moment.now else []
-    return [*([state.reason(sure=True)] if state else []), *held]
+    return [*([state.reason(sure=True)] if state else []), *held.of_it(config, told, newer=True)]
 
 
 def _with(shown: list[Change], more: list[Change]) -> list[Change]:

@@ -47,6 +47,7 @@ LATER, AGAIN, BEFORE = (
     {**TORN, **position(1, pos), "key": [("id", n)], "reason": why}
     for pos, n, why in ((79, "6", "later"), (72, "5", "again"), (73, "4", "before"))
 )
+HELD = {**TORN, **position(1, 74), "key": [("id", "44")], "reason": "then", "source_time": at(40)}
 MARKUP = "a'b\\\x1b[2J"
 
 STORY = [
@@ -69,7 +70,7 @@ STORY = [
     BAG.delete((1, 37), row(a=1, b=0)),
     SHARD.insert((1, 38), row(id=1, a=1)),
     *(TORN, AGAIN, BEFORE),
-    *(t.stated() for t in (SACK, LEFT, WORN)),
+    *(HELD, *(t.stated() for t in (SACK, LEFT, WORN))),
     *(SACK.insert((1, 74), row(a=1, b=1)), LEFT.insert((1, 74), row(id=1, a=1)), WORN.insert((1, 74), row(id=1, a=1))),
     T.update((1, 75), row(id=4, a=4, b="first"), row(id=4, a=5, b="first"), source_time=at(75)),
     T.insert((1, 76), row(id=6, a=6, b="first")),
@@ -150,10 +151,12 @@ def test_records_that_were_lost_may_have_been_its(cli: Any, feed: Feed) -> None:
     path = tables.OFFSET_LEDGER.at(stores.lake(feed.config))
     lost = {"room": "landing", "batch": 9, "source": "s", "topic": "t", "partition": 0, "outcome": "lost"}
     delta_table.append_rows(path, [{**lost, "from_offset": 900, "to_offset": 902, "records": 3}])
-    why = cli("explain", "s", "shop.t", "12345")[1]["why"]
-    assert [(w["sure"], w["text"]) for w in why if w["kind"] == "lost"] == [
-        (False, "offsets of the source were lost before they were landed: t/0 900 to 902")
-    ]
+    for moment in ((), ("--at", at(5).isoformat()), ("--at", "1")):  # when they were is not known
+        why = cli("explain", "s", "shop.t", "12345", *moment)[1]["why"]
+        assert [(w["sure"], w["text"]) for w in why if w["kind"] == "lost"] == [
+            (False, "offsets of the source were lost before they were landed: t/0 900 to 902")
+        ]
+    delta_table.delete(path, "batch = 9 AND outcome = 'lost'")
 
 
 def test_a_row_that_moved_tells_where_to(cli: Any) -> None:
@@ -253,6 +256,19 @@ def test_at_a_time_and_at_a_cut(cli: Any) -> None:
     assert cli("explain", "s", "shop.t", "1", "--at", at(1).isoformat())[1]["why"][0]["kind"] == "never seen"
     told = cli("explain", "s", "shop.t", "1", "--at", "1")[1]
     assert (told["here"], told["agrees"], told["at"]["cut"]) == (True, True, 1)
+
+
+def test_what_is_held_is_told_of_past_moments_by_when_it_could_have_been_there(cli: Any) -> None:
+    held, story = "quarantined", STORY.index(HELD)
+    for moment in (at(50).isoformat(), "1"):
+        why = cli("explain", "s", "shop.t", "44", "--at", moment)[1]["why"]
+        assert [(w["kind"], w["sure"], w["address"]) for w in why] == [(held, False, offset(story))]
+    why = cli("explain", "s", "shop.t", "44", "--at", at(30).isoformat())[1]["why"]
+    assert [(w["kind"], w["sure"]) for w in why] == [("never seen", True)]
+    why = cli("explain", "s", "shop.t", "77", "--at", at(1).isoformat())[1]["why"]  # by when it was landed
+    assert [(w["kind"], w["sure"], w["address"]) for w in why] == [(held, False, offset(STORY.index(TORN)))]
+    told = cli("explain", "s", "shop.t", "5", "--at", at(50).isoformat())[1]
+    assert (told["here"], [(w["kind"], w["sure"]) for w in told["why"]]) == (True, [(held, False)])
 
 
 def test_keys_of_several_columns_and_none(cli: Any) -> None:
