@@ -14,6 +14,7 @@ from cdc_platform.config import load_config
 from cdc_platform.explain import events
 from cdc_platform.explain.records import Address
 from cdc_platform.lake import delta_table, stores
+from cdc_platform.units import when
 from tests.changelog.feed import Feed, SourceTable, position
 
 pytestmark = pytest.mark.spark
@@ -252,6 +253,8 @@ def test_at_a_time_and_at_a_cut(cli: Any) -> None:
     assert cli("explain", "s", "shop.emptied", "1", "--at", at(20).isoformat())[1]["doubts"] == []
     [doubt] = cli("explain", "s", "shop.emptied", "1", "--at", at(9_999).isoformat())[1]["doubts"]
     assert doubt.startswith("the table is complete up to ")
+    assert doubt.endswith(f": changes from before {when(at(9_999))} may still come")
+    assert cli("explain", "s", "shop.secret", "1", "--at", at(9_999).isoformat())[1]["doubts"] == []  # it is left out
     assert cli("explain", "s", "shop.t", "2", "--at", at(30).isoformat())[1]["why"][0]["kind"] == "deleted"
     assert cli("explain", "s", "shop.t", "1", "--at", at(1).isoformat())[1]["why"][0]["kind"] == "never seen"
     told = cli("explain", "s", "shop.t", "1", "--at", "1")[1]
