@@ -81,6 +81,14 @@ class Table:
         """Names of the key's columns; none: it has no key, or it isn't known."""
         return [c.name for c in self.columns if c.key]
 
+    def column(self, given: str) -> str:
+        """The column that people mean: MySQL's names ignore case. Raises ConfigError where none is, or several are."""
+        known = [c.name for c in self.columns]
+        alike = [n for n in known if n.lower() == given.lower()]
+        if given in known or len(alike) == 1:
+            return given if given in known else alike[0]
+        raise ConfigError("--column", f"{self.text} has no column {given!r}", alike or known)
+
     @property
     def origin(self) -> dict[str, str]:
         """What tells its rows from those of the other tables in its snapshot."""

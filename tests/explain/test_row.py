@@ -242,6 +242,7 @@ def test_the_last_writer_of_each_cell(cli: Any) -> None:
     told = cli("explain", "s", "shop.t", "1", "--all", "--column", "a")[1]
     assert [c["address"] for c in told["changes"]] == [offset(9), offset(14)]
     assert [c["column"] for c in told["cells"]] == ["a"]
+    assert cli("explain", "s", "shop.t", "1", "--all", "--column", "A") == (0, told)
 
 
 def test_at_a_time_and_at_a_cut(cli: Any) -> None:

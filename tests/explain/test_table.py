@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from cdc_platform.changelog.schema import SchemaHistory, Step
 from cdc_platform.config import Config
+from cdc_platform.errors import ConfigError
 from cdc_platform.explain.table import Table
 from cdc_platform.formats.events import columns_json
 from cdc_platform.mysql.effects import Effect
@@ -51,3 +54,13 @@ def test_columns_of_a_key_compare_each_by_its_type(make_config: Callable[..., Co
     assert [alike.one(name, text) for name in ("Code", "code") for text in ("JAZZ", "1.10")] == ["JAZZ", "1.10"] * 2
     whole = table(config, ("n", "decimal(9,2)"), ("code", "varchar(9)"), keys=())
     assert (whole.alike.one("n", "1.10"), whole.alike.one("code", "1.10")) == ("1.1", "1.10")
+
+
+def test_a_column_is_meant_without_its_case_where_one_is(make_config: Callable[..., Config]):
+    config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
+    found = table(config, ("status", "int"), ("Name", "text"), ("NAME", "text"), keys=("status",))
+    assert [found.column(c) for c in ("STATUS", "status", "NAME", "Name")] == ["status", "status", "NAME", "Name"]
+    for given, valid in (("name", ("Name", "NAME")), ("state", ("status", "Name", "NAME"))):
+        with pytest.raises(ConfigError) as raised:
+            found.column(given)
+        assert (raised.value.key, raised.value.valid) == ("--column", valid)
