@@ -17,6 +17,7 @@ from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.rewrite import Bytes, Events, Held, Images, Rows, Texts, Work
 from cdc_platform.erasing.subject import Message, Subject, forms
 from cdc_platform.erasing.where import texts
+from cdc_platform.errors import ConfigError
 from cdc_platform.explain import records
 from cdc_platform.explain.records import Address
 from cdc_platform.formats import erased
@@ -26,7 +27,6 @@ from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
 from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import Store
 from cdc_platform.landing.erased import NOTHING
-from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.tables import (
     CHANGELOG,
     CHANGES,
@@ -164,17 +164,11 @@ class Tables:
             chosen.append((key, field_))
         found = []
         for one in self.subject.keys:
-            values = []
-            for name, field_ in chosen:
-                text, type_ = one[name], columns[name].parsed
-                try:
-                    if text is None or (type_ is None and not pa.types.is_string(field_.type)):
-                        raise ValueError
-                    told = pa.array([text]) if type_ is None else typed(pa.array([text]), type_, field_.type)
-                except (ValueError, pa.ArrowInvalid):
-                    why = f"{path.uri()}: {name} of the key can't be told as its column has it"
-                    raise EraseRefused(self.source.name, why) from None
-                values.append(told[0].as_py())
+            try:
+                values = [columns[name].value(one[name], field_.type)[0].as_py() for name, field_ in chosen]
+            except ConfigError as error:
+                choices = [f"a key like {v}" for v in error.valid]
+                raise EraseRefused(self.source.name, error.problem, choices) from None
             found.append(values)
         alike = self.subject.table.alike
         return Rows(tuple(f.name for _, f in chosen), found, [alike.of(name) for name, _ in chosen])

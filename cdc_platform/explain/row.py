@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from cdc_platform import tables
 from cdc_platform.config import Config
-from cdc_platform.errors import ConfigError
 from cdc_platform.explain import records
 from cdc_platform.explain.changes import Changes, Found, Within
 from cdc_platform.explain.records import Address
@@ -132,22 +131,18 @@ _NOTHING = pa.table({})
 
 
 def _where(table: Table, cells: Key, schema: pa.Schema) -> str | None:
-    """The condition on a snapshot's row, in SQL; None: a column or value that it can't have."""
-    types = {c.name: c.parsed for c in table.columns}
+    """The condition on a snapshot's row, in SQL; None: a column that it hasn't. Raises ConfigError."""
+    columns = {c.name: c for c in table.columns}
     parts = []
     for name, told in cells.items():
         if name not in schema.names:
             return None
         column = '"' + name.replace('"', '""') + '"'
-        type_ = types.get(name)
         if told is None:
             parts.append(f"{column} IS NULL")
             continue
         to = schema.field(name).type
-        try:
-            value = pa.array([told]) if type_ is None else typed(pa.array([told]), type_, to)
-        except (ValueError, pa.ArrowInvalid):
-            raise ConfigError("KEY", f"{told!r} is no value of {name} ({type_.name if type_ else to})") from None
+        value = pa.array([told]) if (of := columns.get(name)) is None else of.value(told, to)
         parts.append(f"{column} = {_literal(value, to)}")
     return " AND ".join(parts)
 

@@ -1,7 +1,6 @@
 """The table that is asked about: its key, its columns, and under which names and columns its changes stand."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,33 +11,14 @@ from deltalake.exceptions import TableNotFoundError
 from cdc_platform.changelog.schema import Came, Carry, Order, SchemaHistory
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN, origin_of
-from cdc_platform.errors import ConfigError, UnknownType
+from cdc_platform.errors import ConfigError
+from cdc_platform.explain.columns import Column
 from cdc_platform.explain.scan import Alikes
 from cdc_platform.lake import queries
-from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.snapshots.schema.conversions import same_values
 from cdc_platform.snapshots.schema.seen import Seen, seen
 from cdc_platform.suggest import closest
 from cdc_platform.tables import Name
-
-_INTEGER = re.compile(r"[-+]?[0-9]+")
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the table: its type as the feed tells it (None: it doesn't), whether it is part of the key."""
-
-    name: str
-    type: str | None
-    key: bool
-
-    @property
-    def parsed(self) -> MySqlType | None:
-        """None: a type that nothing reads."""
-        try:
-            return parse_type(self.type) if self.type else None
-        except UnknownType:
-            return None
 
 
 @dataclass(frozen=True)
@@ -197,14 +177,14 @@ def _known(config: Config, source: Source, told: Seen | None) -> dict[str, Name]
     return {".".join(name): name for name in sorted({*listed, *snapshots})}
 
 
-def parse_key(table: Table, given: str) -> dict[str, str | None]:
+def parse_key(table: Table, given: str) -> dict[str, str]:
     """KEY → texts of the key's columns: `7` where it is one column, else `id=7,name=x`; of a table without a key those
-    of any columns. Raises ConfigError with the names."""
+    of any columns. Raises ConfigError with the names, or an example."""
     keys = table.keys
     names = keys or [c.name for c in table.columns]
     if not names:
         raise ConfigError("DB.TABLE", f"no message has told the columns of {table.text} yet", [])
-    pairs: dict[str, str | None] = dict(_pairs(given, names))
+    pairs = dict(_pairs(given, names))
     if not pairs:
         if len(keys) == 1:
             pairs = {keys[0]: given}
@@ -220,17 +200,11 @@ def parse_key(table: Table, given: str) -> dict[str, str | None]:
         raise ConfigError("KEY", f"lacks {', '.join(missing)}", [_example(keys)])
     if keys and (more := [p for p in pairs if p not in keys]):
         raise ConfigError("KEY", f"{', '.join(more)} is no part of the key of {table.text}", [_example(keys)])
-    types = {c.name: c.parsed for c in table.columns}
-    return {n: _canonical(text, types[n]) for n, text in pairs.items()}
+    columns = {c.name: c for c in table.columns}
+    return {n: columns[n].canonical(text) for n, text in pairs.items()}
 
 
-def _canonical(told: str | None, type_: MySqlType | None) -> str | None:
-    """A text that people gave as changes have it: integers without leading zeros."""
-    whole = type_ is not None and type_.family in ("integer", "year") and told is not None
-    return str(int(told)) if whole and told and _INTEGER.fullmatch(told.strip()) else told
-
-
-def _pairs(given: str, names: list[str]) -> Iterator[tuple[str, str | None]]:
+def _pairs(given: str, names: list[str]) -> Iterator[tuple[str, str]]:
     """Column and text of `a=1,b=x`. A comma in a value counts as one unless a column's name and `=` follow. Raises
     ConfigError."""
     starts = [i for i in range(len(given)) if i == 0 or given[i - 1] == ","]
