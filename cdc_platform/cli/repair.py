@@ -2,12 +2,12 @@
 
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 from cdc_platform.tables import LOADED
-from cdc_platform.units import told_value
+from cdc_platform.units import told_value, when
 
 if TYPE_CHECKING:
     from cdc_platform.loading.repair import Repaired
@@ -26,7 +26,8 @@ _EXPLAINED = 20
 def data(config: Config, source: Source, done: "list[Repaired]") -> list[dict[str, Any]]:
     """Per table: rows (put in), gone (taken out), at (place in the server's log), left (why something stays), missing,
     extra, changed (rows that were so), differences: kind, key, why, columns (that differed: server, snapshot),
-    last_change (before the repair: address, op, position; null: none is known)."""
+    last_change (before the repair: address, op, position; null: none is known), erased (number and time of the erasure
+    that took the row out, where no change has come since; else null)."""
     out = []
     for one in done:
         was = one.before
@@ -39,15 +40,28 @@ def data(config: Config, source: Source, done: "list[Repaired]") -> list[dict[st
 def _row(config: Config, source: Source, done: "Repaired", one: "Difference", *, explain: bool) -> dict[str, Any]:
     cells = [c for c in one.cells if c.differs] if one.kind == "changed" else []
     columns = {c.column: {"server": c.expected, "snapshot": c.actual} for c in cells}
-    last = _last_change(config, source, done, one) if explain else None
-    return {"kind": one.kind, "key": one.key, "why": _WHY[one.kind], "columns": columns, "last_change": last}
+    known = _known(config, source, done, one) if explain else _NOTHING
+    told = {"last_change": known.last_change, "erased": known.erased}
+    return {"kind": one.kind, "key": one.key, "why": _WHY[one.kind], "columns": columns, **told}
 
 
-def _last_change(config: Config, source: Source, done: "Repaired", one: "Difference") -> dict[str, Any] | None:
-    """The change of the row that had come last before the repair, as far as the changelog tells it."""
+class _Known(NamedTuple):
+    """What the lake knew of a row before the repair, as `data` has it."""
+
+    last_change: dict[str, Any] | None = None
+    erased: dict[str, Any] | None = None
+
+
+_NOTHING = _Known()
+
+
+def _known(config: Config, source: Source, done: "Repaired", one: "Difference") -> _Known:
+    """The change of the row that had come last, as far as the changelog tells it; where there is none, the erasure that
+    took it out."""
     from cdc_platform.explain.changes import Changes
     from cdc_platform.explain.events import place_of
     from cdc_platform.explain.table import find
+    from cdc_platform.landing.erased import erased_before
 
     try:
         found = find(config, source, done.table)
@@ -55,12 +69,13 @@ def _last_change(config: Config, source: Source, done: "Repaired", one: "Differe
         key = {n: _text(v, types.get(n)) for n, v in one.key.items()}
         came = [c for c in Changes(config, found).of(key).came if not _own(c, done)]
     except CdcError:  # the row is told all the same
-        return None
+        return _NOTHING
     last = max(came, key=lambda c: c["order_key"], default=None)
     if last is None:
-        return None
+        gone = erased_before(config, source.name, found.names, key)
+        return _Known(erased={"number": gone["number"], "at": gone["at"]} if gone else None)
     at = f"{last['binlog_file']}:{last['binlog_pos']}" if last["binlog_file"] else None
-    return {"address": place_of(last), "op": last["op"], "position": at}
+    return _Known({"address": place_of(last), "op": last["op"], "position": at})
 
 
 def _own(change: Mapping[str, Any], done: "Repaired") -> bool:
@@ -93,9 +108,16 @@ def _rows(told: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for table in told:
         for row in table["differences"]:
             key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items())
-            last = row["last_change"]
-            by = f"{last['op']} at {last['address']}" if last else "none"
+            by = _last_change(row)
             about = {"table": table["table"], "key": key, "why": row["why"]}
             for column, cell in row["columns"].items() or [(None, {"server": None, "snapshot": None})]:
                 both = {name: None if column is None else told_value(value) for name, value in cell.items()}
                 yield {**about, "column": column, **both, "last change": by}
+
+
+def _last_change(row: dict[str, Any]) -> str:
+    if last := row["last_change"]:
+        return f"{last['op']} at {last['address']}"
+    if gone := row["erased"]:
+        return f"erasure {gone['number']} took it out ({when(gone['at'])})"
+    return "none"
