@@ -31,6 +31,9 @@ def test_the_example(world, capsys):
         return code, capsys.readouterr().out
 
     before = rows(w, "people")
+    code, refused = told("erase", "oracle", "oracle.people", "abc", "--json")
+    assert (code, json.loads(refused)["error"]["valid"]) == (2, ["id=7"])
+    assert "which is int" in json.loads(refused)["error"]["problem"]
     code, plan = told("erase", "oracle", "oracle.people", "7")
     assert code == 0
     assert rows(w, "people") == before
