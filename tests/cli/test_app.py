@@ -33,6 +33,16 @@ def test_help_lists_every_command(capsys):
         assert text in out
 
 
+def test_the_line_of_a_group_names_all_of_its_commands():
+    groups = {name: at for name, (at, _) in COMMANDS.items() if at.endswith(":app")}
+    assert "quarantine" in groups
+    for name, at in groups.items():
+        module, attribute = at.split(":")
+        commands = getattr(importlib.import_module(module), attribute).registered_commands
+        told = COMMANDS[name][1].rstrip(".").rpartition(": ")[2].split(", ")
+        assert {c.name for c in commands} == {text.split()[0] for text in told}, name
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_exists_and_takes_json(name, capsys):
     module, attribute = COMMANDS[name][0].split(":")
