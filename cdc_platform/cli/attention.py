@@ -112,7 +112,7 @@ def _ledger(config: Config, sources: Sequence[Source]) -> list[Finding]:
 def _gaps(config: Config, sources: Sequence[Source]) -> list[Finding]:
     from cdc_platform.lake import sequences
 
-    how = "`cdc-platform reconcile` tells which tables it concerns"
+    how = "`cdc-platform reconcile` tells which tables lack rows"
     return [Finding("gap", s.name, f"{gap.text}; {how}") for s in sources for gap in sequences.open_gaps(config, s)]
 
 

@@ -57,9 +57,12 @@ class Gap:
         """A clause: which ones, and where."""
         numbers = f"number {self.first}" if self.first == self.last else f"numbers {self.first} to {self.last}"
         lane = f", shard {self.shard}" if self.shard else ""
-        why = "Kafka had removed them before they were landed" if self.removed else "they never came to the topic"
+        one = self.records == 1
+        they, them, their, were = ("it", "it", "its", "was") if one else ("they", "them", "their", "were")
+        never = f"{they} never came to the topic"
+        why = f"Kafka had removed {them} before {they} {were} landed" if self.removed else never
         where = f"{self.topic}/{self.partition}{lane}, between offsets {self.before} and {self.after}"
-        return f"{count(self.records, 'record')} of {where} ({numbers} by their sender): {why}"
+        return f"{count(self.records, 'record')} of {where} ({numbers} by {their} sender): {why}"
 
 
 _GAPS = """

@@ -49,4 +49,4 @@ def test_a_message_that_never_came_is_named(spark, broker, tmp_path, capfd):
     capfd.readouterr()
     assert run(["status", "--config", str(tmp_path / "cdc.yaml")]) == 1
     said = " ".join(capfd.readouterr().out.split())
-    assert f"(number {gap.first} by their sender): they never came to the topic" in said
+    assert f"(number {gap.first} by its sender): it never came to the topic" in said
