@@ -36,9 +36,9 @@ class Certificate:
     """Of one snapshot. reasons: what is wrong; of a consistent one what lacks to a proof. facts: what it was made from:
     landed, accounted, lost (offsets of the source), missing (records that its sender numbered and that never came),
     held (rows that name the table), held_unnamed (messages of the source that name none), erasures (queries.erasures),
-    state, complete_up_to_proven, position, gtids (up to which it is complete), cut, compared (the newest comparison of
-    each of its source tables), decoder versions, schema_version. beside: what is kept beside it, of which the verdict
-    says nothing."""
+    state, complete_up_to_proven (None: there is no time), position, gtids (up to which it is complete), cut, compared
+    (the newest comparison of each of its source tables), decoder versions, schema_version. beside: what is kept beside
+    it, of which the verdict says nothing."""
 
     source: str
     name: Name
@@ -178,7 +178,7 @@ class _Shared:
         facts = {
             **self.facts,
             **{"state": state["state"], "held": held, "compared": compared},
-            "complete_up_to_proven": self.complete and self.complete.proven_of(name),
+            "complete_up_to_proven": self.complete and self.complete.proven_time_of(name),
             "position": self.complete and self.complete.position_of(name),
             "gtids": self.complete and self.complete.gtids(name),
             "schema_version": self.schemas.get(name),

@@ -224,6 +224,25 @@ def test_a_table_that_is_complete_to_no_time_is_not_proven(config: Config):
     assert verdicts(config)[0] == "consistent: up to when it is complete isn't told"
 
 
+def test_where_there_is_no_time_none_is_proven(config: Config, capsys: pytest.CaptureFixture[str]):
+    def told(*command: str) -> dict[str, Any]:
+        run([*command, "--config", str(config.file), "--json"])
+        return json.loads(capsys.readouterr().out)
+
+    def in_status() -> tuple[bool | None, dict[str, bool | None]]:
+        found = told("status")
+        return found["sources"][0]["complete_proven"], {t["table"]: t["complete_proven"] for t in found["tables"]}
+
+    complete(config, SOURCE, 1, NOON, orders="quarantine held it")
+    proven = {"shop.orders": None, "shop.items": True}
+    assert in_status() == (True, proven)
+    assert {c["table"]: c["facts"]["complete_up_to_proven"] for c in told("certify", SOURCE)["tables"]} == proven
+    complete(config, SOURCE, 2, None)
+    assert in_status() == (None, dict.fromkeys(proven))
+    [status, *_] = table_status.statuses(config, config.sources[0])
+    assert "complete_up_to_is" not in table_events.completeness(status)
+
+
 def test_what_changes_is_kept(config: Config):
     def kept() -> list[tuple[int, str, str]]:
         rows = DeltaTable(tables.CERTIFICATES.at(config.lake)).to_pyarrow_table().to_pylist()

@@ -101,7 +101,7 @@ def _complete(told: Complete | None) -> dict[str, Any]:
     lag = lag_seconds(up_to)
     return {
         "complete_up_to": up_to,
-        "complete_proven": told and told.proven,
+        "complete_proven": told and told.proven_time_of(None),
         "complete_reason": told and told.reason,
         "tables_behind": len(told.behind) if told else 0,
         "complete_position": told and told.position,
@@ -239,7 +239,7 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),
                 "complete_up_to": told and told.of(name),
-                "complete_proven": told and told.proven_of(name),
+                "complete_proven": told and told.proven_time_of(name),
                 "complete_reason": told.behind[name].reason if told and name in told.behind else None,
                 "complete_position": told and told.position_of(name),
                 "complete_gtids": told and told.gtids(name),

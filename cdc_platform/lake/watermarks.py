@@ -80,6 +80,10 @@ class Complete:
         """As `proven`, of one snapshot (None: of the source)."""
         return (self._own(name) or self).proven
 
+    def proven_time_of(self, name: Name | None) -> bool | None:
+        """Whether the time up to which one snapshot (None: the source) is complete is proven; None: there is no time."""
+        return None if self.of(name) is None else self.proven_of(name)
+
     def _own(self, name: Name | None) -> Behind | None:
         return None if name is None else self.behind.get(name)
 
