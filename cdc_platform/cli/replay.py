@@ -55,15 +55,23 @@ def command(
 
     loaded = load_config(config)
     feed, given = loaded.source(source), _options(options)
-    ready = with_spark(loaded, master)
     if discard:
-        with side.held(ready, feed):
-            return Report({"source": source, "discarded": side.discard(ready, feed)})
+        _check_alone({"--table": table, "--from": since, "--options": options, "--swap": swap})
+        with side.held(loaded, feed):
+            return Report({"source": source, "discarded": side.discard(loaded, feed)})
+    run.asked(loaded, feed, table or (), since or (), given, swap=swap)  # told before Spark is started
+    ready = with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     with log_followed(progress):
         spark, part = open_session(ready), {"tables": table or (), "since": since or ()}
         found = run.replay(spark, ready, feed, **part, options=given, samples=samples, swap=swap)
     return Report(found, 0 if found["equal"] or swap else 1, _shown(found))
+
+
+def _check_alone(others: dict[str, Any]) -> None:
+    """Raises ConfigError where `--discard` is asked for together with what makes a side lake."""
+    if without := [f"without {name}" for name, given in others.items() if given]:
+        raise ConfigError("--discard", "removes the side lake, and does nothing else", without)
 
 
 def _options(text: str | None) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def starts(config: Config, source: Source, given: Iterable[str]) -> tuple[Start,
 
 
 def _shown(reached: dict[str, int]) -> list[str]:
-    return [f"up to {place}/{offset}" for place, offset in sorted(reached.items())[:20]]
+    """The last offset of each partition that is decoded. One past it will do, too: nothing is decoded again."""
+    return [f"up to {place}/{offset - 1}" for place, offset in sorted(reached.items())[:20]]
 
 
 def before(since: Sequence[Start]) -> Column:

@@ -15,6 +15,7 @@ from cdc_platform import chain
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
 from cdc_platform.config.load import with_options
+from cdc_platform.config.replay import Start
 from cdc_platform.errors import ConfigError, TableStopped
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, exchange, folders, queries, stores
@@ -60,14 +61,7 @@ def replay(
     where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (`_Sides.compared`),
     swapped and seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
     watch = Stopwatch()
-    asked = {"--table": tables, "--from": since, "--options": options}
-    if swap and any(asked.values()):
-        without = [f"without {name}" for name, given in asked.items() if given]
-        raise ConfigError("--swap", "puts all of a source in place, as cdc.yaml has it", without)
-    own = source.tables.model_copy(update={"history": [], "typed_changes": []})  # nobody reads the side lake's
-    replayed = with_options(source, options or {}, "--options").model_copy(update={"tables": own})
-    now = present.look(config, source)
-    chosen, begin = _chosen(config, source, now, tables), kept.starts(config, source, since)
+    replayed, now, chosen, begin = asked(config, source, tables, since, options, swap=swap)
     with side.held(config, source) as lease, leased(spark, lease):
         beside = side.opened(config, replayed, now, begin)
         kept.keep(spark, config, replayed, now, beside)
@@ -88,6 +82,27 @@ def replay(
         "swapped": swap,
         "seconds": watch.seconds,
     }
+
+
+def asked(
+    config: Config,
+    source: Source,
+    tables: Sequence[str],
+    since: Sequence[str],
+    options: Mapping[str, Any] | None,
+    *,
+    swap: bool,
+) -> tuple[Source, Present, list[TableName], tuple[Start, ...]]:
+    """What a replay is to make: the source with its options, the lake in use, tables, where to begin. Without Spark.
+    Raises ConfigError, NotReadable, RunInProgress."""
+    given = {"--table": tables, "--from": since, "--options": options}
+    if swap and any(given.values()):
+        without = [f"without {name}" for name, of in given.items() if of]
+        raise ConfigError("--swap", "puts all of a source in place, as cdc.yaml has it", without)
+    own = source.tables.model_copy(update={"history": [], "typed_changes": []})  # nobody reads the side lake's
+    replayed = with_options(source, options or {}, "--options").model_copy(update={"tables": own})
+    now = present.look(config, source)
+    return replayed, now, _chosen(config, source, now, tables), kept.starts(config, source, since)
 
 
 def _chosen(config: Config, source: Source, now: Present, given: Sequence[str]) -> list[TableName]:

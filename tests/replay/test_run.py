@@ -139,6 +139,27 @@ def test_a_table_is_complete_no_further_than_what_a_swap_newly_holds(topic: Topi
     assert complete_up_to(topic)[:2] == (9, 0)
 
 
+def test_what_cant_be_done_is_refused_before_spark_is_started(
+    topic: Topic, asked: Any, monkeypatch: pytest.MonkeyPatch
+):
+    topic.land(*lines())
+    topic.catch_up()
+    monkeypatch.setattr("cdc_platform.spark.session.open_session", lambda *_: pytest.fail("Spark was started"))
+
+    def refused(*given: str) -> tuple[str, list[str]]:
+        code, told = asked("replay", "s", *given)
+        assert code == 2
+        return told["error"]["key"], told["error"]["valid"]
+
+    assert refused("--table", "d.tt") == ("--table", ["d.t"])
+    assert refused("--from", "t/0/9") == ("--from", ["up to t/0/5"]), "the last that is decoded"
+    key, valid = refused("--options", "{decimal_handling: string}")
+    assert key.startswith("--options") and "decimal_handling_mode" in valid
+    assert refused("--swap", "--from", "t/0/1") == ("--swap", ["without --from"])
+    assert refused("--discard", "--swap") == ("--discard", ["without --swap"])
+    assert refused("--discard", "--table", "d.t", "--from", "1")[1] == ["without --table", "without --from"]
+
+
 @pytest.mark.thorough
 def test_why_cells_differ_and_a_replay_goes_on_where_it_was_killed(
     topic: Topic, asked: Any, monkeypatch: pytest.MonkeyPatch
