@@ -96,6 +96,8 @@ class Record(msgspec.Struct, frozen=True):
     version: int = 1
     made: str | None = None
     """When the server's table was made: a load doesn't go on in another one of its name."""
+    loaded: int | None = None
+    """Rows of a load up to the end of this chunk; None: an earlier version of the platform began it."""
 
 
 _decoder = msgspec.json.Decoder(Record)

@@ -81,7 +81,7 @@ class Complete:
         return (self._own(name) or self).proven
 
     def proven_time_of(self, name: Name | None) -> bool | None:
-        """Whether the time up to which one snapshot (None: the source) is complete is proven; None: there is no time."""
+        """Whether the time of one snapshot (None: of the source) is proven; None: there is no time."""
         return None if self.of(name) is None else self.proven_of(name)
 
     def _own(self, name: Name | None) -> Behind | None:

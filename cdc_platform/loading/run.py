@@ -1,7 +1,7 @@
 """`load`: whole tables from the source's server, chunk by chunk, put in order among the feed's changes."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -37,14 +37,15 @@ Told = Callable[[str], None]
 @dataclass(slots=True)
 class TableLoad:
     """One table. load: its number (epoch of the log, offset of its first record). first, last: places in the server's
-    log of its first and last chunk. resumed: whether an interrupted load went on. rows, chunks: of this call. state,
-    reason: of its snapshot afterwards."""
+    log of its first and last chunk. resumed: whether an interrupted load went on. rows, chunks: of the whole load, with
+    what was read before it was interrupted; rows None: an earlier version of the platform began it, and didn't count
+    them. state, reason: of its snapshot afterwards."""
 
     table: str
     load: str
     first: str
     last: str
-    rows: int = 0
+    rows: int | None = 0
     chunks: int = 0
     resumed: bool = False
     seconds: float = 0.0
@@ -75,10 +76,9 @@ def load(
         for stage in chain.STAGES.values():
             stage(spark, config, source)
         asked = [partial(table_of, config, source, server, db, name) for db, name in names]
-        for table in asked:  # what can't be loaded is refused before any lands
-            table()
+        tables = [table() for table in asked]  # what can't be loaded is refused before any lands
         if not end_history:
-            _ends_nothing(config, source, names)
+            _ends_nothing(config, source, names, {t.text for t in tables if t.key})
         found = [_loaded(config, source, server, table(), chunk_rows, told) for table in asked]
         told("bringing the snapshots up to date")
         follow(spark, config, source)
@@ -89,20 +89,23 @@ def load(
     return found
 
 
-def _ends_nothing(config: Config, source: Source, names: Iterable[tuple[str, str]]) -> None:
+def _ends_nothing(config: Config, source: Source, names: Iterable[tuple[str, str]], with_key: Collection[str]) -> None:
     """Raises LoadRefused where something is kept beside a table that begins anew at a load, as at DROP TABLE and
-    CREATE TABLE."""
+    CREATE TABLE. with_key: tables that `reconcile --repair` can do instead."""
     lake = stores.lake(config)
     targets = ((".".join(name), source.tables.routed(*name)) for name in names)
     ended = [
-        f"{kind} of {name}"
+        (kind, name)
         for name, target in targets
         for kind, of in beside.KINDS.items()
         if of.asked(source.tables, *target) and delta_table.exists(of.path.of(lake, source.name, target))
     ]
     if ended:
-        problem = f"a load ends {', '.join(ended)}: they begin anew at its place, and what was before it is gone there"
-        choices = ["--end-history (end_history in Dagster) to let it", "`reconcile --repair`, which ends nothing"]
+        told = ", ".join(f"{kind} of {name}" for kind, name in ended)
+        problem = f"a load ends {told}: they begin anew at its place, and what was before it is gone there"
+        choices = ["--end-history (end_history in Dagster) to let it"]
+        if repairable := ", ".join(dict.fromkeys(name for _, name in ended if name in with_key)):
+            choices.append(f"`reconcile --repair` of {repairable}, which ends nothing")
         raise LoadRefused(source.name, problem, choices)
 
 
@@ -137,8 +140,9 @@ def _loaded(config: Config, source: Source, server: Server, table: Table, chunk_
         before = loading.chunk(before) if table.key else loading.at_once()
         at = shown(before.at)
         done.load, done.first, done.last = before.load, before.begin, at
-        done.rows, done.chunks, done.seconds = loading.rows, loading.chunks, watch.seconds
-        told(f"{table.text}: {count(loading.rows, 'row')} in {count(loading.chunks, 'chunk')}, at {at}")
+        done.rows, done.chunks, done.seconds = before.loaded, before.chunk + 1, watch.seconds
+        rows = "" if done.rows is None else f"{count(done.rows, 'row')} in "
+        told(f"{table.text}: {rows}{count(done.chunks, 'chunk')}, at {at}")
         if before.last:
             return done
 
@@ -148,7 +152,7 @@ def shown(at: Place) -> str:
     return f"{at.file}:{at.pos}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Loading:
     """A table on its way."""
 
@@ -158,8 +162,6 @@ class _Loading:
     of: Evidence
     path: Store
     chunk_rows: int
-    rows: int = 0
-    chunks: int = 0
 
     def interrupted(self) -> Record | None:
         """The last record of a load that goes on; None: one begins. It goes on in the log that it began in, of the same
@@ -204,7 +206,7 @@ class _Loading:
         if last.columns != list(table.columns):
             problem = f"{table.text} was loaded at {shown(view.at)} with columns that are stated in another way by now"
             raise LoadRefused(self.source.name, problem, ["to load when the server has written to its log"])
-        return last
+        return msgspec.structs.replace(last, loaded=0, chunk=-1)  # nothing is read once more
 
     def _records(self, view: Open, last: list[Record]) -> Iterator[Record]:
         """last: gets the last one."""
@@ -221,7 +223,7 @@ class _Loading:
 
     def _record(self, view: Open, before: Record | None, rows: list[tuple[Any, ...]], *, last: bool) -> Record:
         table, width = self.table, len(self.table.columns)
-        self.rows, self.chunks = self.rows + len(rows), self.chunks + 1
+        read_before = before.loaded if before else 0
         return Record(
             load=before.load if before else f"{self.of.epoch}.{land.next_offset(self.path, self.of.epoch)}",
             kind=WHOLE,
@@ -238,6 +240,7 @@ class _Loading:
             next=None if last or not table.key else [str(t) for t in rows[-1][width:]],
             rows=table.landed([row[:width] for row in rows]),
             made=table.made,
+            loaded=None if read_before is None else read_before + len(rows),
         )
 
     def _same_table(self) -> None:

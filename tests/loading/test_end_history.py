@@ -16,8 +16,9 @@ def config(make_config):
     return make_config([{"name": "s", "format": "debezium", "topics": ["s"], "tables": tables}])
 
 
-def ends(config, *names: str) -> None:
-    _ends_nothing(config, config.source("s"), [("shop", name) for name in names])
+def ends(config, *names: str, keyless: str = "") -> None:
+    with_key = {f"shop.{name}" for name in names if name != keyless}
+    _ends_nothing(config, config.source("s"), [("shop", name) for name in names], with_key)
 
 
 def test_tables_that_have_some_are_refused(config):
@@ -28,6 +29,10 @@ def test_tables_that_have_some_are_refused(config):
     with pytest.raises(LoadRefused, match=r"history of shop\.kept, typed_changes of shop\.kept: they begin") as refused:
         ends(config, "other", "kept", "old_1")
     assert "--end-history" in refused.value.choices[0]
+    assert refused.value.choices[1:] == ("`reconcile --repair` of shop.kept, which ends nothing",)
+    with pytest.raises(LoadRefused) as refused:
+        ends(config, "other", "kept", keyless="kept")
+    assert [c.partition(" ")[0] for c in refused.value.choices] == ["--end-history"], "a repair refuses it"
     ends(config, "other", "old_1")  # there is none so far; merged tables have none
 
 
