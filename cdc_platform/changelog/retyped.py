@@ -92,6 +92,7 @@ class Retyped:
         if FORMATS[self.source.format].context is None or not delta_table.exists(contexts):
             return []
         at = (*map(delta_table.version, (contexts, history, self._known)), self.source.tables.model_dump_json())
+        at = (*at, in_force.digest(in_force.values(self.source)))
         if _nothing.get((history, self.source.name)) == at:
             return []
         found = self._doubts(history)
@@ -128,9 +129,14 @@ class Retyped:
                 continue
             doubt = doubts.of(r["db"], r["table"], json.loads(r["columns"]))
             version = r["schema_version"]
-            if doubt and ((version, doubt.digest) not in compared or version in replaced):
+            told = {(version, doubt.digest), (version, self._failing(doubt))} if doubt else set()
+            if doubt and (told.isdisjoint(compared) or version in replaced):
                 found.append(InDoubt((r["db"], r["table"]), version, r["columns"], doubt))
         return found
+
+    def _failing(self, doubt: Doubt) -> str:
+        """Digest for a table with rows that can't be decoded: other options of the format may let them in."""
+        return in_force.digest({**in_force.values(self.source), "doubt": doubt.digest})
 
     # -- decoding ------------------------------------------------------------------------------------------
 
@@ -267,7 +273,10 @@ class Retyped:
         newest = f"SELECT max(number) AS n FROM {{t}} WHERE source = '{self.source.name}'"
         number = delta_table.ask(newest, t=self._known)[0]["n"]
         number = 0 if number is None else number + 1
-        lists = {d.version: (d.name, d.doubt.digest) for d in self.in_doubt}
+        lists = {
+            d.version: (d.name, self._failing(d.doubt) if d.name in self._failed else d.doubt.digest)
+            for d in self.in_doubt
+        }
         lists |= {v: ((r["db"], r["table"]), "") for v, r in self._lists.items() if v not in lists}
         before, gone = self.replaced(), replaced | self._without_rows
         rows = [

@@ -114,7 +114,7 @@ TYPES_KNOWN = Table(
         DB,
         TABLE,
         Column("schema_version", STRING, about="names the column list"),
-        Column("digest", STRING, "of what was known of its columns"),
+        Column("digest", STRING, "of what was known of its columns; where a row didn't fit, of the options, too"),
         Column("replaced", BOOLEAN, "true: its rows were decoded again and have another list now"),
         WRITTEN_AT,
     ),
