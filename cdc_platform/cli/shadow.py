@@ -100,8 +100,9 @@ def cutover_command(
     Feeds of one format, by one partition each, that tell GTIDs and places of one binlog: the source goes on by the
     other one's topic, from the record on that begins what it lacks. After it cdc.yaml has to name that topic: until
     then the source's runs are refused. Feeds of two formats: the sources exchange the folders of their snapshots;
-    cdc.yaml stays. Both are brought up to date and compared before; rows that differ, or anything that isn't certain,
-    refuse it, and nothing is changed.
+    cdc.yaml stays. With --yes both are brought up to date and all tables compared anew before; rows that differ, or
+    anything that isn't certain, refuse it, and nothing is changed. What is told without --yes goes by the last
+    comparison: of tables that have changed since then what it found refuses nothing.
     """
     from cdc_platform.shadow.cutover import way
 
@@ -122,7 +123,7 @@ def _cutover(told: dict[str, Any]) -> dict[str, Any]:
         placed = {f"snapshots/{folder}": f"tables of {source}" for source, folder in sorted(told["folders"].items())}
         shown = {"tables in use": told["of"], "are fed by": told["by"], **placed, "tables": told["tables"]}
         left = "load Dagster's definitions again; the other feed may stay, to be compared"
-        return {**shown, **({"done": True, "then": left} if told["done"] else {"to do it": "--yes"})}
+        return {**shown, **({"done": True, "then": left} if told["done"] else _compared(told))}
     shown = {"source": told["of"], "goes on by": told["by"]}
     if "old" in told:
         shown |= {
@@ -132,9 +133,17 @@ def _cutover(told: dict[str, Any]) -> dict[str, Any]:
         }
     name, topics = told["of"], ", ".join(told["topics"])
     if not told["done"]:
-        return {**shown, "cdc.yaml then": f"{name}: topics: [{topics}]", "to do it": "--yes"}
+        return {**shown, "cdc.yaml then": f"{name}: topics: [{topics}]", **_compared(told)}
     left = f"{name}: topics: [{topics}]; {told['by']} and the pair under `shadow` may go"
     return {**shown, "done": True, "cdc.yaml is to say": left}
+
+
+def _compared(told: dict[str, Any]) -> dict[str, Any]:
+    """What a plan goes by, and what `--yes` does instead."""
+    changed = ", ".join(told["changed_since"]) or "none"
+    shown = {"compared at": told["compared_at"], "changed since then": changed}
+    found = {"found then, of these": "; ".join(told["found_then"])} if told["found_then"] else {}
+    return {**shown, **found, "to do it": "--yes: brings both up to date and compares all tables anew before"}
 
 
 def _pairs(config: Config, of: str | None) -> "list[Shadow]":

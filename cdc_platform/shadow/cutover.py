@@ -21,7 +21,7 @@ from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import ended, positions
 from cdc_platform.results import Stopwatch
-from cdc_platform.shadow import kept, ready, seam
+from cdc_platform.shadow import ready, seam
 from cdc_platform.shadow.handover import Handover
 from cdc_platform.shadow.ready import Way
 from cdc_platform.shadow.seam import Seam
@@ -35,14 +35,14 @@ class Cutover(Way):
 
     def plan(self) -> dict[str, Any]:
         """What would be done, as far as both have come and by the last comparison: of, by, done (whether it is done
-        already), and where it isn't old, new (topic/partition), offset, gtid; topics: what cdc.yaml is to name then.
-        Changes nothing. Raises ShadowRefused."""
+        already), and where it isn't old, new (topic/partition), offset, gtid, and Last.data; topics: what cdc.yaml is
+        to name then. Changes nothing. Raises ShadowRefused."""
         if (before := self._done()) is not None:
             return before
         self._check_config()
         ready.check_lake(self.config, self.pair)
-        ready.check_tables(self.pair, kept.last(self.config, self.pair))
-        return self._as_told(self._seam(), done=False)
+        last = ready.last(self.config, self.pair)
+        return {**self._as_told(self._seam(), done=False), **last.data()}
 
     def do(self, spark: SparkSession) -> dict[str, Any]:
         """Brings both up to date, compares all of their tables, and does it. Returns what `plan` does, with seconds.

@@ -25,7 +25,7 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
 from cdc_platform.results import Stopwatch
-from cdc_platform.shadow import kept, pairing, ready
+from cdc_platform.shadow import pairing, ready
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.ready import Way
 from cdc_platform.snapshots.schema import features
@@ -44,11 +44,15 @@ class Handover(Way):
 
     def plan(self) -> dict[str, Any]:
         """What would be done, by the last comparison: of, by, done (whether it is done already), folders (source → that
-        of its tables then), tables (how many have rows). Changes nothing. Raises ShadowRefused."""
+        of its tables then), tables (how many have rows), and where it isn't done Last.data. Changes nothing. Raises
+        ShadowRefused."""
         if self._done():
             return self._as_told(done=True)
-        self._check(kept.last(self.config, self.pair))
-        return self._as_told(done=False)
+        self._check_config()
+        ready.check_lake(self.config, self.pair)
+        last = ready.last(self.config, self.pair)
+        self._check(last.rows)
+        return {**self._as_told(done=False), **last.data()}
 
     def do(self, spark: SparkSession) -> dict[str, Any]:
         """Brings both up to date, compares all of their tables, and does it. Returns what `plan` does, with seconds.
@@ -77,9 +81,7 @@ class Handover(Way):
     # -- whether it can be done ----------------------------------------------------------------------------
 
     def _check(self, rows: dict[Name, dict[str, Any]]) -> None:
-        self._check_config()
-        ready.check_lake(self.config, self.pair)
-        ready.check_tables(self.pair, rows)
+        """rows: of a comparison that found nothing wrong (ready.py)."""
         self._check_names()
         self._check_left()
         self._check_ahead(rows)

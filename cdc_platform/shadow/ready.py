@@ -1,7 +1,8 @@
 """Whether one feed can take the other's place: what both ways of it ask (cutover.py, places.py)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,12 +12,12 @@ from cdc_platform.config import Config, Source
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.lake import batches, delta_table, queries, stores
 from cdc_platform.lake.lease import Lease
-from cdc_platform.shadow import run
+from cdc_platform.shadow import kept, pairing, run
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.kinds import BEHIND, EQUAL
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, Name, name_of
-from cdc_platform.units import count
+from cdc_platform.units import count, when
 
 RUN = "`cdc-platform run`, then this once more"
 _COMPARE = "`cdc-platform shadow compare` tells more"
@@ -94,16 +95,56 @@ def check_lake(config: Config, pair: Shadow) -> None:
 
 def check_tables(pair: Shadow, rows: dict[Name, dict[str, Any]]) -> None:
     """Raises ShadowRefused where a comparison found anything else than equal rows, and rows that changed since."""
+    _check_any(pair, rows)
+    for wrong in _wrong(rows):
+        raise _refused(pair, wrong, _COMPARE)
+
+
+def _check_any(pair: Shadow, rows: dict[Name, dict[str, Any]]) -> None:
     if not rows:
         raise _refused(pair, "the feeds weren't compared yet", "`cdc-platform shadow compare`")
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last comparison, as a plan goes by it. at: when it was; changed: tables of which a snapshot has changed
+    since; found: what it found wrong of these; rows: its rows of the others, of which nothing is wrong."""
+
+    at: datetime | None
+    changed: list[str]
+    found: list[str]
+    rows: dict[Name, dict[str, Any]]
+
+    def data(self) -> dict[str, Any]:
+        """As a plan tells it."""
+        return {"compared_at": self.at, "changed_since": self.changed, "found_then": self.found}
+
+
+def last(config: Config, pair: Shadow) -> Last:
+    """Raises ShadowRefused where that comparison found anything else than equal rows, of tables that haven't changed
+    since: one that is made anew finds the same."""
+    every = kept.last(config, pair)
+    versions = pairing.versions(config, pair)
+    changed = {n for n, r in every.items() if versions.get(n) != (r["version_of"], r["version_by"])}
+    at, rows = kept.summary(pair, every)["at"], {n: r for n, r in every.items() if n not in changed}
+    _check_any(pair, every)
+    for wrong in _wrong(rows):
+        since = f" by the comparison of {when(at)}, and its snapshots haven't changed since" if at else ""
+        raise _refused(pair, f"{wrong}{since}", _COMPARE)
+    found = _wrong({n: every[n] for n in changed})
+    return Last(at, [".".join(n) for n in sorted(changed)], list(found), rows)
+
+
+def _wrong(rows: dict[Name, dict[str, Any]]) -> Iterator[str]:
+    """What a comparison found of tables, but equal rows and rows that changed since; of each table one thing."""
     for name, row in sorted(rows.items()):
         text, open_ = ".".join(name), sum(row[c] for c in ("only_of", "only_by", "differing"))
         if open_:
-            raise _refused(pair, f"{count(open_, 'row')} of {text} differ", _COMPARE)
-        if row["state"] not in (EQUAL, BEHIND) or row["reason"]:
-            raise _refused(pair, f"{text} isn't compared in full: {row['reason']}", _COMPARE)
-        if left := dict(row["not_compared"] or ()):
-            raise _refused(pair, f"column {min(left)} of {text} can't be compared: {left[min(left)]}", _COMPARE)
+            yield f"{count(open_, 'row')} of {text} {'differs' if open_ == 1 else 'differ'}"
+        elif row["state"] not in (EQUAL, BEHIND) or row["reason"]:
+            yield f"{text} isn't compared in full: {row['reason']}"
+        elif left := dict(row["not_compared"] or ()):
+            yield f"column {min(left)} of {text} can't be compared: {left[min(left)]}"
 
 
 def _refused(pair: Shadow, problem: str, *choices: str) -> ShadowRefused:

@@ -227,7 +227,7 @@ def test_what_is_not_certain_is_refused(feeds):
     w.send(OF)
     w.send(BY, without(name, 2))
     w.pass_on(other)
-    refused(w, f"1 row of oracle.{name} differ")
+    refused(w, f"1 row of oracle.{name} differs")
     w.run(f"REPLACE INTO {name} VALUES (2, 'again', 1, NULL)")
     w.pass_on(other)
 
