@@ -239,8 +239,6 @@ def test_where_there_is_no_time_none_is_proven(config: Config, capsys: pytest.Ca
     assert {c["table"]: c["facts"]["complete_up_to_proven"] for c in told("certify", SOURCE)["tables"]} == proven
     complete(config, SOURCE, 2, None)
     assert in_status() == (None, dict.fromkeys(proven))
-    [status, *_] = table_status.statuses(config, config.sources[0])
-    assert "complete_up_to_is" not in table_events.completeness(status)
 
 
 def test_what_changes_is_kept(config: Config):
