@@ -97,7 +97,7 @@ class Record(msgspec.Struct, frozen=True):
     made: str | None = None
     """When the server's table was made: a load doesn't go on in another one of its name."""
     loaded: int | None = None
-    """Rows of a load up to the end of this chunk; None: an earlier version of the platform began it."""
+    """Rows of a load up to the end of this chunk; None: it is no load, or an earlier version of the platform's."""
 
 
 _decoder = msgspec.json.Decoder(Record)

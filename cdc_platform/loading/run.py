@@ -38,14 +38,13 @@ Told = Callable[[str], None]
 class TableLoad:
     """One table. load: its number (epoch of the log, offset of its first record). first, last: places in the server's
     log of its first and last chunk. resumed: whether an interrupted load went on. rows, chunks: of the whole load, with
-    what was read before it was interrupted; rows None: an earlier version of the platform began it, and didn't count
-    them. state, reason: of its snapshot afterwards."""
+    what was read before it was interrupted. state, reason: of its snapshot afterwards."""
 
     table: str
     load: str
     first: str
     last: str
-    rows: int | None = 0
+    rows: int = 0
     chunks: int = 0
     resumed: bool = False
     seconds: float = 0.0
@@ -140,9 +139,8 @@ def _loaded(config: Config, source: Source, server: Server, table: Table, chunk_
         before = loading.chunk(before) if table.key else loading.at_once()
         at = shown(before.at)
         done.load, done.first, done.last = before.load, before.begin, at
-        done.rows, done.chunks, done.seconds = before.loaded, before.chunk + 1, watch.seconds
-        rows = "" if done.rows is None else f"{count(done.rows, 'row')} in "
-        told(f"{table.text}: {rows}{count(done.chunks, 'chunk')}, at {at}")
+        done.rows, done.chunks, done.seconds = before.loaded or 0, before.chunk + 1, watch.seconds
+        told(f"{table.text}: {count(done.rows, 'row')} in {count(done.chunks, 'chunk')}, at {at}")
         if before.last:
             return done
 
@@ -165,9 +163,10 @@ class _Loading:
 
     def interrupted(self) -> Record | None:
         """The last record of a load that goes on; None: one begins. It goes on in the log that it began in, of the same
-        table and columns, within a day: what was lost since its first chunks were read would stay lost."""
+        table and columns, within a day: what was lost since its first chunks were read would stay lost. Of one that an
+        earlier version of the platform began nobody knows how many rows it has read."""
         last = land.newest(self.path, self.of.epoch, self.table.db, self.table.name, WHOLE)
-        if last is None or last.last or last.next is None:
+        if last is None or last.last or last.next is None or last.loaded is None:
             return None
         if last.columns != list(self.table.columns) or last.made not in (None, self.table.made):
             return None
@@ -223,7 +222,6 @@ class _Loading:
 
     def _record(self, view: Open, before: Record | None, rows: list[tuple[Any, ...]], *, last: bool) -> Record:
         table, width = self.table, len(self.table.columns)
-        read_before = before.loaded if before else 0
         return Record(
             load=before.load if before else f"{self.of.epoch}.{land.next_offset(self.path, self.of.epoch)}",
             kind=WHOLE,
@@ -240,7 +238,7 @@ class _Loading:
             next=None if last or not table.key else [str(t) for t in rows[-1][width:]],
             rows=table.landed([row[:width] for row in rows]),
             made=table.made,
-            loaded=None if read_before is None else read_before + len(rows),
+            loaded=len(rows) + ((before.loaded or 0) if before else 0),
         )
 
     def _same_table(self) -> None:
