@@ -1,11 +1,13 @@
 """How far a load is, by what landed of it: without Spark."""
 
-from typing import Any
+import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 from cdc_platform.formats.loaded import Column, Place, Record, encoded
 from cdc_platform.lake import stores
 from cdc_platform.loading import land
-from cdc_platform.loading.run import WHOLE
+from cdc_platform.loading.run import WHOLE, _Loading
 from cdc_platform.tables import LANDING, LOADED
 from tests.rows import add
 
@@ -14,7 +16,8 @@ COLUMNS = [Column("id", "int", True)]
 
 def landed(offset: int, name: str, *, epoch: int = 0, **more: Any) -> dict[str, Any]:
     at = Place("b.000001", 900 + offset)
-    record = Record("0.0", WHOLE, {"id": "7"}, at, 1, "shop", name, COLUMNS, "t/0/5/0", "b.000001:900", **more)
+    at_us = more.pop("time_us", 1)
+    record = Record("0.0", WHOLE, {"id": "7"}, at, at_us, "shop", name, COLUMNS, "t/0/5/0", "b.000001:900", **more)
     key = land.key_of("shop", name, WHOLE)
     return {"topic": LOADED, "partition": epoch, "offset": offset, "key": key, "value": encoded(record)}
 
@@ -42,3 +45,19 @@ def test_a_load_that_was_erased_in_its_midst_goes_on(make_config):
     config = make_config([{"name": "s", "format": "debezium", "topics": ["s"]}])
     add(config.lake, LANDING, landed(0, "t", next=["5"]), erased(1), landed(2, "t", next=["15"]), source="s")
     assert newest(config, "t").next == ["15"]
+
+
+def test_a_load_whose_rows_an_earlier_version_didnt_count_begins_anew(make_config):
+    config = make_config([{"name": "s", "format": "debezium", "topics": ["s"]}])
+    now = {"next": ["5"], "time_us": int(time.time() * 1e6)}
+    add(config.lake, LANDING, landed(0, "t", **now), landed(1, "u", loaded=7, **now), source="s")
+
+    def interrupted(name: str) -> Record | None:
+        table: Any = SimpleNamespace(db="shop", name=name, columns=tuple(COLUMNS), made=None)
+        of: Any = SimpleNamespace(epoch=0)
+        path = LANDING.at(stores.lake(config), source="s")
+        return _Loading(config.source("s"), cast(Any, None), table, of, path, 10).interrupted()
+
+    assert interrupted("t") is None
+    found = interrupted("u")
+    assert found is not None and (found.loaded, found.next) == (7, ["5"])
