@@ -95,7 +95,7 @@ def completeness(status: TableStatus) -> dict[str, Any]:
     behind, up_to = told.behind.get(status.id), status.complete_up_to
     found = {
         "complete_up_to": up_to and dg.MetadataValue.timestamp(up_to),
-        "complete_up_to_is": "proven" if told.proven_of(status.id) else "assumed",
+        "complete_up_to_is": up_to and ("proven" if told.proven_of(status.id) else "assumed"),
         "complete_up_to_reason": behind.reason if behind else told.reason,
         "complete_up_to_position": told.position_of(status.id),
         "complete_up_to_gtids": told.gtids(status.id),
