@@ -23,8 +23,6 @@ from cdc_platform.tables import name_of
 _PATTERNS = ("include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions")
 _ALL = {"*", "*.*"}
 _FEW = 3
-_OF_TYPES = ("columns", "schema_file")
-"""Options that name types: rows whose types weren't known get them (changelog/retyped.py)."""
 
 
 def warnings(config: Config, *, thorough: bool = False) -> list[str]:
@@ -130,7 +128,7 @@ def _options(config: Config, source: Source) -> Iterator[str]:
 def _what_to_do(source: Source, option: str) -> str:
     known = "rows whose types weren't known get them by the next run, others"
     return (
-        f"{known if option in _OF_TYPES else 'rows'} decoded before keep the old meaning: "
+        f"{known if option in in_force.OF_TYPES else 'rows'} decoded before keep the old meaning: "
         f"`cdc-platform replay {shlex.quote(source.name)}` shows what would differ, --swap puts it in place "
         "(docs/configuration.md, Changing a decoding option)"
     )

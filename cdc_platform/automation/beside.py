@@ -61,10 +61,10 @@ def _result(key: dg.AssetKey, one: Beside) -> dg.AssetCheckResult:
 
 
 def events(
-    naming: Naming, status: TableStatus
+    instance: dg.DagsterInstance, naming: Naming, status: TableStatus
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation]:
-    """For `context.log_event`: what is kept of a table beside its snapshot, and its check. Also where it lacks changes,
-    for an asset's page shows its newest materialization; an observation where it was never made."""
+    """For `context.log_event`: what is kept of a table beside its snapshot, and its check. Where it lacks changes, too,
+    but once: an asset's page shows its newest materialization. Else, and where it was never made, an observation."""
     source, lake = status.source, stores.lake(naming.config)
     specs = naming.beside(source, *status.id)
     for one in status.certificate.beside if status.certificate else ():
@@ -73,7 +73,8 @@ def events(
         found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
         metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _told(one)}
         tags = {SOURCE_TAG: naming.tag(source)}
-        if one.state == KEPT or (one.state != WAITING and version is not None):
+        lacks = one.state not in (KEPT, WAITING) and version is not None
+        if one.state == KEPT or (lacks and told_last(instance, key) != _told(one)):
             yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
         elif one.state != WAITING:
             yield dg.AssetObservation(key, metadata=metadata, tags=tags)
@@ -90,11 +91,9 @@ def states(naming: Naming, status: TableStatus) -> dict[dg.AssetKey, str]:
 
 
 def told_last(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
-    """What Dagster was told of one of these assets last; None: nothing."""
-    made = instance.fetch_materializations(key, limit=1).records
-    observed = instance.fetch_observations(key, limit=1).records
-    newest = max((*made, *observed), key=lambda record: record.storage_id, default=None)
-    event = newest and (newest.asset_materialization or newest.asset_observation)
+    """What the page of one of these assets shows: of its newest materialization, else observation; None: nothing."""
+    found = instance.fetch_materializations(key, limit=1).records or instance.fetch_observations(key, limit=1).records
+    event = found[0].asset_materialization or found[0].asset_observation if found else None
     if event is None:
         return None
     state = str(event.metadata["state"].value) if "state" in event.metadata else KEPT

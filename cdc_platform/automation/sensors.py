@@ -127,11 +127,19 @@ def _request(
             return request(source, f"{source.name}:{position}:idle")
         return f"{source.name}: nothing new"
     if is_running(context.instance, naming, source):
+        if times:  # the pause is one behind its end
+            again[source.name]["at"] = time.time() + _pause(times - 1)
         return f"{source.name}: a run is under way"
     requested[source.name] = position
-    again[source.name] = {"times": times + 1, "at": time.time() + min(AGAIN_S[0] * 2**times, AGAIN_S[1])}
+    again[source.name] = {"times": times + 1, "at": time.time() + _pause(times)}
     follow = {"follow": True} if source.follow_s else {}
-    return request(source, f"{source.name}:{position}" + (f":{times}" if times else ""), **follow)
+    # Dagster launches no run for a key that it has seen, also before somebody reset the cursor.
+    return request(source, f"{source.name}:{position}" + (f":{time.time():.0f}" if times else ""), **follow)
+
+
+def _pause(times: int) -> int:
+    """Seconds until it is looked once more, after so many pauses, whether a run has landed its position."""
+    return min(AGAIN_S[0] * 2 ** min(times, 10), AGAIN_S[1])
 
 
 def _due_again(again: dict[str, Any], source: Source) -> int:
@@ -168,7 +176,8 @@ def _cursor(text: str | None) -> dict[str, Any]:
     has landed. Earlier versions kept the positions alone."""
     found = json.loads(text or "{}")
     kept = found if "positions" in found and "complete" in found else {"positions": found, "complete": {}}
-    return {"idle": {}, "again": {}, **kept}
+    again = {name: {"times": 1, "at": 0.0} for name in kept["positions"]}  # an earlier version's runs may have failed
+    return {"idle": {}, "again": again, **kept}
 
 
 def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:

@@ -42,6 +42,10 @@ STEADY = "see the tables"
 source, so none is to be called out of date for it. Each table has a data version of its own."""
 
 
+Shown = Mapping[str, dg.MetadataValue]
+"""Metadata of an asset's newest materialization: what its page shows."""
+
+
 def check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     """The checks of one snapshot."""
     return [
@@ -119,11 +123,11 @@ def column_schema(status: TableStatus) -> dg.TableSchema:
     return dg.TableSchema(columns=[column(c) for c in status.columns])
 
 
-def check_results(
-    status: TableStatus, key: dg.AssetKey, before: dg.TableSchema | None = None
-) -> list[dg.AssetCheckResult]:
-    """The table's checks. before: its columns at the materialization before this one."""
-    changed = schema_difference(before, column_schema(status)) if before and status.columns else []
+def check_results(status: TableStatus, key: dg.AssetKey, before: Shown | None = None) -> list[dg.AssetCheckResult]:
+    """The table's checks. before: what its page shows so far."""
+    columns = (before or {}).get("dagster/column_schema")
+    known = columns.schema if isinstance(columns, dg.TableSchemaMetadataValue) else None
+    changed = schema_difference(known, column_schema(status)) if known and status.columns else []
     stopped, held = status.state == "stopped", status.held
     of = f"--source {status.source.name} --table {quote(status.name)}"
     broken = status.certificate.text if status.certificate and status.certificate.verdict == BROKEN else None
@@ -172,31 +176,36 @@ def schema_difference(before: dg.TableSchema, now: dg.TableSchema) -> list[str]:
     ]
 
 
-def schemas_before(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.TableSchema]:
-    """Asset key → columns of its newest materialization, where it has one with columns."""
-    found = {}
+def shown_before(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, Shown]:
+    """Asset key → what its page shows, where it was materialized."""
+    found: dict[dg.AssetKey, Shown] = {}
     for record in instance.get_asset_records(list(keys)):
         event = record.asset_entry.last_materialization
-        made = event.asset_materialization if event else None
-        value = made.metadata.get("dagster/column_schema") if made else None
-        if isinstance(value, dg.TableSchemaMetadataValue):
-            found[record.asset_entry.asset_key] = value.schema
+        if event and (made := event.asset_materialization):
+            found[record.asset_entry.asset_key] = made.metadata
     return found
+
+
+def says_otherwise(status: TableStatus, shown: Shown) -> bool:
+    """Whether a stopped table's page shows another state, or another reason."""
+    told = {name: value and value.value for name, value in ((n, shown.get(n)) for n in ("state", "reason"))}
+    return status.state == "stopped" and told != {"state": status.state, "reason": status.reason or None}
 
 
 def events(
     naming: Naming,
     statuses: Iterable[TableStatus],
     brought: Mapping[str, Mapping[str, Any]],
-    before: Mapping[dg.AssetKey, dg.TableSchema],
+    before: Mapping[dg.AssetKey, Shown],
 ) -> Iterator[tuple[dg.AssetMaterialization | dg.AssetObservation, list[dg.AssetCheckEvaluation]]]:
     """Events of tables that nobody selected, for `context.log_event`: a materialization where the table is live, an
-    observation of its state where it isn't, and its checks. One that has stopped is materialized, too, with the data
-    version of before: an asset's page shows its newest materialization, and would call it live."""
+    observation of its state where it isn't, and its checks. One that has stopped is materialized once, with the data
+    version of before: an asset's page shows its newest materialization, and would call it live. before: what pages
+    show so far."""
     for status in statuses:
         key = naming.table(status.source, *status.id).key
-        shown = status.state == "live" or (status.state == "stopped" and status.version is not None)
-        of: Any = dg.AssetMaterialization if shown else dg.AssetObservation
+        stops = (shown := before.get(key)) is not None and says_otherwise(status, shown)
+        of: Any = dg.AssetMaterialization if status.state == "live" or stops else dg.AssetObservation
         event = of(
             key,
             metadata=metadata(status, brought.get(status.name)),

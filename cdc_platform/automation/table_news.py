@@ -54,7 +54,7 @@ class TableNews:
                 return
             some = due[start : start + _AT_ONCE]
             for status in some:
-                yield from beside.events(self.naming, status)
+                yield from beside.events(self.instance, self.naming, status)
                 self._beside |= beside.states(self.naming, status)
             yield from self._events([s for s in some if s.id in whole])
         self.left = False
@@ -69,7 +69,7 @@ class TableNews:
 
     def _events(self, some: list[TableStatus]) -> Iterator[Any]:
         keys = [self.naming.table(s.source, *s.id).key for s in some]
-        before = table_events.schemas_before(self.instance, keys)
+        before = table_events.shown_before(self.instance, keys)
         brought = {s.name: {"changes": self._changes.pop(s.name, 0)} for s in some}
         opened = table_status.opened(self.naming.config, some)
         for table, checks in table_events.events(self.naming, opened, brought, before):
@@ -100,6 +100,9 @@ class TableNews:
             key = keys[s.id]
             newest = (entry := seen.get(key)) and entry.last_materialization_record
             if s.state == "live" and newest is None:
+                return 0.0
+            made = newest and newest.asset_materialization
+            if made and table_events.says_otherwise(s, made.metadata):
                 return 0.0
             intact = s.certificate is None or s.certificate.verdict != BROKEN
             now = (s.state != "stopped", not s.held, intact)

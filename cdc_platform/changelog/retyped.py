@@ -28,10 +28,10 @@ from cdc_platform.changes.run import messages_path
 from cdc_platform.config import Config, Source, Tables
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.table_schemas.doubts import Doubt, Doubts
-from cdc_platform.lake import commits, delta_table, stores
+from cdc_platform.lake import commits, delta_table, queries, stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
-from cdc_platform.tables import CHANGELOG, CONTEXTS, SCHEMA_HISTORY, TYPES_KNOWN
+from cdc_platform.tables import CHANGELOG, CONTEXTS, SCHEMA_HISTORY, TYPES_KNOWN, name_of
 
 Name = tuple[str, str]
 
@@ -122,21 +122,38 @@ class Retyped:
             t=history,
         )
         compared = delta_table.ask(f"SELECT schema_version, digest FROM {{t}} WHERE {of}", t=self._known)
-        compared, replaced = {(r["schema_version"], r["digest"]) for r in compared}, self.replaced()
-        doubts, found = Doubts(json.loads(self._context)), []
+        before: dict[str, set[str]] = {}
+        for r in compared:
+            before.setdefault(r["schema_version"], set()).add(r["digest"])
+        replaced, doubts, found = self.replaced(), Doubts(json.loads(self._context)), []
         for r in lists:
             if r["columns"] is None or not self.source.tables.wanted(r["db"], r["table"]):
                 continue
             doubt = doubts.of(r["db"], r["table"], json.loads(r["columns"]))
-            version = r["schema_version"]
-            told = {(version, doubt.digest), (version, self._failing(doubt))} if doubt else set()
-            if doubt and (told.isdisjoint(compared) or version in replaced):
-                found.append(InDoubt((r["db"], r["table"]), version, r["columns"], doubt))
+            name, version = (r["db"], r["table"]), r["schema_version"]
+            if doubt and (version in replaced or self._is_due(name, doubt, before.get(version, set()))):
+                found.append(InDoubt(name, version, r["columns"], doubt))
         return found
 
+    def _is_due(self, name: Name, doubt: Doubt, before: set[str]) -> bool:
+        """Whether a list is to be compared with what speaks against it: once, and where rows couldn't be decoded, once
+        more by other options, as long as the table is stopped. before: digests noted of the list."""
+        if not before.isdisjoint((doubt.digest, self._failing(doubt))):
+            return False
+        failed = any(digest.startswith(f"{doubt.digest}:") for digest in before)
+        return not failed or self.source.tables.routed(*name) in self._stopped
+
     def _failing(self, doubt: Doubt) -> str:
-        """Digest for a table with rows that can't be decoded: other options of the format may let them in."""
-        return in_force.digest({**in_force.values(self.source), "doubt": doubt.digest})
+        """Digest of a list with rows that can't be decoded: other options of the format, or another decoder, may let
+        them in. Options that name types are what the doubt is of."""
+        options = {k: v for k, v in in_force.values(self.source).items() if k not in in_force.OF_TYPES}
+        return f"{doubt.digest}:{in_force.digest({**options, 'decoder': FORMATS[self.source.format].version})}"
+
+    @cached_property
+    def _stopped(self) -> set[tuple[str, ...]]:
+        """Snapshots of the source that are stopped."""
+        mine = (r for r in queries.table_states(self.config) if r["source"] == self.source.name)
+        return {name_of(r) for r in mine if r["state"] == "stopped"}
 
     # -- decoding ------------------------------------------------------------------------------------------
 

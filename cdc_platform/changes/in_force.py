@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     pass
 
 _FILES = ("schema_file",)
+OF_TYPES = ("columns", "schema_file")
+"""Options that name types: rows whose types weren't known get them (changelog/retyped.py)."""
 """Options that name a file: its content is what counts."""
 
 

@@ -46,7 +46,7 @@ def command(
 
     loaded = load_config(config)
     found = find(loaded, loaded.source(source), table)
-    cells = parse_key(found, key)
+    cells = parse_key(found, key, today=at is None)
     only = [found.column(c) for c in column or ()]
     if not found.keys:
         if at is not None:

@@ -164,5 +164,6 @@ def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str,
             told = figures(result, naming, source)["tables"]  # with those of which nobody was told before
             found = next(t for t in told if t["table"] == table)
             seconds = round(time.monotonic() - started, 2)
-            done.append({"source": source.name, "table": table, "changes": found["changes"], "seconds": seconds})
+            made = {"source": source.name, "table": table, "changes": found["changes"], "seconds": seconds}
+            done.append({**made, "certificate": found.get("certificate")})
     return done

@@ -40,13 +40,16 @@ class Column:
         except UnknownType:
             return None
 
-    def canonical(self, told: str) -> str:
-        """A text that people gave as changes have it: integers without leading zeros. Raises ConfigError."""
+    def canonical(self, told: str, *, must_fit: bool = True) -> str:
+        """A text that people gave as changes have it: integers without leading zeros. Raises ConfigError where it is
+        no value of the column's type, and must be one."""
         type_ = self.parsed
         if type_ is None or type_.family not in _WHOLE:
             return told
         if not _INTEGER.fullmatch(told.strip()):
-            raise self._no_value(told)
+            if must_fit:
+                raise self._no_value(told)
+            return told
         return str(int(told))
 
     def value(self, told: str | None, to: pa.DataType) -> pa.Array:

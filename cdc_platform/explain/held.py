@@ -60,10 +60,10 @@ def _held(config: Config, told: Explained) -> list[dict[str, Any]]:
 
 
 def may_count(moment: Moment, source_time: datetime | None, landed_at: datetime | None) -> bool:
-    """Whether what didn't come to be a change may have been there by a moment: at a time by the time of the source, or
-    where that isn't told, of landing; at a cut by that of landing alone."""
+    """Whether what didn't come to be a change may have been there by a moment: at a time by the time of the source, and
+    always where that isn't told (it may land long after); at a cut by that of landing alone."""
     by = moment.cut.at if moment.cut else moment.time
-    told = landed_at if moment.cut else source_time or landed_at
+    told = landed_at if moment.cut else source_time
     return by is None or told is None or told <= by
 
 

@@ -177,9 +177,10 @@ def _known(config: Config, source: Source, told: Seen | None) -> dict[str, Name]
     return {".".join(name): name for name in sorted({*listed, *snapshots})}
 
 
-def parse_key(table: Table, given: str) -> dict[str, str]:
+def parse_key(table: Table, given: str, *, today: bool = True) -> dict[str, str]:
     """KEY → texts of the key's columns: `7` where it is one column, else `id=7,name=x`; of a table without a key those
-    of any columns. Raises ConfigError with the names, or an example."""
+    of any columns. today: False: the key is of an earlier moment, when its columns may have had other types. Raises
+    ConfigError with the names, or an example."""
     keys = table.keys
     names = keys or [c.name for c in table.columns]
     if not names:
@@ -201,7 +202,7 @@ def parse_key(table: Table, given: str) -> dict[str, str]:
     if keys and (more := [p for p in pairs if p not in keys]):
         raise ConfigError("KEY", f"{', '.join(more)} is no part of the key of {table.text}", [_example(keys)])
     columns = {c.name: c for c in table.columns}
-    return {n: columns[n].canonical(text) for n, text in pairs.items()}
+    return {n: columns[n].canonical(text, must_fit=today) for n, text in pairs.items()}
 
 
 def _pairs(given: str, names: list[str]) -> Iterator[tuple[str, str]]:

@@ -205,7 +205,7 @@ class _Loading:
         if last.columns != list(table.columns):
             problem = f"{table.text} was loaded at {shown(view.at)} with columns that are stated in another way by now"
             raise LoadRefused(self.source.name, problem, ["to load when the server has written to its log"])
-        return msgspec.structs.replace(last, loaded=0, chunk=-1)  # nothing is read once more
+        return last
 
     def _records(self, view: Open, last: list[Record]) -> Iterator[Record]:
         """last: gets the last one."""

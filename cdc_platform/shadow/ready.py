@@ -107,8 +107,11 @@ def _check_any(pair: Shadow, rows: dict[Name, dict[str, Any]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last comparison, as a plan goes by it. at: when it was; changed: tables of which a snapshot has changed
-    since; found: what it found wrong of these; rows: its rows of the others, of which nothing is wrong."""
+    """The last comparison, as a plan goes by it.
+
+    at: when it was; changed: tables of which a snapshot has changed since, and those that came since; found: what it
+    found wrong of these; rows: its rows of the others, of which nothing is wrong.
+    """
 
     at: datetime | None
     changed: list[str]
@@ -122,7 +125,7 @@ class Last:
 
 def last(config: Config, pair: Shadow) -> Last:
     """Raises ShadowRefused where that comparison found anything else than equal rows, of tables that haven't changed
-    since: one that is made anew finds the same."""
+    since."""
     every = kept.last(config, pair)
     versions = pairing.versions(config, pair)
     changed = {n for n, r in every.items() if versions.get(n) != (r["version_of"], r["version_by"])}
@@ -132,7 +135,8 @@ def last(config: Config, pair: Shadow) -> Last:
         since = f" by the comparison of {when(at)}, and its snapshots haven't changed since" if at else ""
         raise _refused(pair, f"{wrong}{since}", _COMPARE)
     found = _wrong({n: every[n] for n in changed})
-    return Last(at, [".".join(n) for n in sorted(changed)], list(found), rows)
+    new = [f"{'.'.join(n)} (never compared)" for n in sorted(versions.keys() - every.keys())]
+    return Last(at, [*(".".join(n) for n in sorted(changed)), *new], list(found), rows)
 
 
 def _wrong(rows: dict[Name, dict[str, Any]]) -> Iterator[str]:

@@ -113,6 +113,17 @@ def test_a_run_that_failed_is_requested_again_on_a_quiet_topic(shop, instance, m
         cursor = found.cursor
     assert len({*keys}) == len(pauses)  # Dagster launches no run twice for one key
 
+    run = create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: "shop-dts"}, status=DagsterRunStatus.STARTED)
+    now += 3600
+    cursor = tick(sensor, instance, cursor).cursor
+    instance.report_run_failed(run)
+    now += 30
+    assert tick(sensor, instance, cursor).run_requests == [], "the pause is one behind the end of the run"
+
+    earlier = {k: v for k, v in json.loads(cursor).items() if k != "again"}
+    [request] = tick(sensor, instance, json.dumps(earlier)).run_requests
+    assert request.run_key not in keys, "an earlier version's run may have failed"
+
     ledger(shop, ("shop-dts", topic, 0, 0, 0, "landed", 1))
     now += 601
     landed_now = tick(sensor, instance, cursor)

@@ -45,15 +45,17 @@ def brought(changes: int, *names: str) -> StageResult:
 
 def told(config, source, instance, news: TableNews, seconds: float | None = None) -> list:
     """What is told now, which Dagster then knows."""
-    found = list(news.events(table_status.statuses(config, source), seconds))
+    return log(instance, list(news.events(table_status.statuses(config, source), seconds)))
 
+
+def log(instance, events: list) -> list:
     @dg.op
     def step(context):
-        for event in found:
+        for event in events:
             context.log_event(event)
 
     dg.GraphDefinition("told", node_defs=[step]).execute_in_process(instance=instance)
-    return found
+    return events
 
 
 def named(events: list, kind: type) -> list[str]:
@@ -94,10 +96,12 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     assert (found.asset_key, found.check_name, found.passed) == (spec.key, beside.HAS_ALL_CHANGES, True)
     States(config, source, kind).note({name: ("lacking", "no room")})
     status = {s.name: s for s in table_status.statuses(config, source)}
-    [lacks, found] = beside.events(naming, status["shop.t01"])
+    [lacks, found] = beside.events(instance, naming, status["shop.t01"])
     assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetMaterialization, "lacking: no room")
     assert (found.passed, found.description) == (False, "lacking: no room")
-    assert list(beside.events(naming, status["shop.t00"])) == [], "no run has made it so far"
+    log(instance, [lacks, found])
+    assert type(next(beside.events(instance, naming, status["shop.t01"]))) is dg.AssetObservation, "its page says so"
+    assert list(beside.events(instance, naming, status["shop.t00"])) == [], "no run has made it so far"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -144,7 +148,26 @@ def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, ins
     stopped = told(config, source, instance, run)
     wrong = {(e.check_name, e.passed) for e in stopped if isinstance(e, dg.AssetCheckEvaluation)}
     assert wrong == {("not_stopped", False), ("certified", False)}
-    assert len(named(told(config, source, instance, news()), dg.AssetObservation)) == 0, "Dagster knows it"
+    assert named(stopped, dg.AssetMaterialization) == ["t00"], "an asset's page shows its newest materialization"
+    assert told(config, source, instance, news()) == [], "Dagster knows it"
+    run = news()
+    run.add(brought(1, "t00"))
+    later = told(config, source, instance, run)
+    assert (named(later, dg.AssetMaterialization), named(later, dg.AssetObservation)) == ([], ["t00"])
+
+
+def test_a_page_that_calls_a_stopped_table_live_is_put_right(config, source, instance, tables, news):
+    """Earlier versions told an observation of it and its failed checks, as a run does that was asked for the table."""
+    run = news()
+    run.add(brought(1, "t00"))
+    told(config, source, instance, run)
+    table_state(config, "shop-dts", "shop.t00", "stopped", "no key", rebuild=1)
+    events = list(news().events(table_status.statuses(config, source)))
+    [made] = [e for e in events if isinstance(e, dg.AssetMaterialization)]
+    log(instance, [dg.AssetObservation(e.asset_key, metadata=e.metadata) if e is made else e for e in events])
+    [shown] = [e for e in told(config, source, instance, news()) if isinstance(e, dg.AssetMaterialization)]
+    assert (shown.asset_key, shown.metadata["state"].value) == (made.asset_key, "stopped")
+    assert told(config, source, instance, news()) == []
 
 
 def test_what_a_killed_run_left_untold_another_tells(config, source, instance, tables, news):
