@@ -103,6 +103,7 @@ def test_a_table_that_dagster_does_not_know_yet_is_told_although_nothing_changed
     assert made(run(), orders)[0]["changes"] == 0
 
 
+@pytest.mark.thorough
 def test_no_table_is_called_out_of_date_by_runs_that_brought_it_nothing(
     config, run, run_job, stages, orders, naming, source, instance
 ):

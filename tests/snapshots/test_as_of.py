@@ -126,6 +126,7 @@ def test_behind_a_transaction_a_table_is_what_it_made(spark: Any, make_config: A
         moments.parse(feed.config, "s", f"{uuid}:9", "TIME|GTID|CUT", gtids=True)
 
 
+@pytest.mark.thorough
 def test_a_cut_has_the_ddl_that_came_by_a_topic_of_its_own(spark: Any, make_config: Any, tmp_path: Path) -> None:
     """Also what stands behind its newest row, and what came in an earlier batch than another cut's."""
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")

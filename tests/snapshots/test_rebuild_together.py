@@ -186,6 +186,7 @@ def test_statements_that_were_followed_are_not_once_more(
     assert {r["decision"] for r in feed.rows(tables.SCHEMA_CHANGES)} == {"applied"}
 
 
+@pytest.mark.thorough
 def test_a_table_with_a_feature_of_others_is_not_made_anew_by_each_batch(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     shop(feed, ["a"])

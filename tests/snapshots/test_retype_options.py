@@ -36,6 +36,7 @@ def test_a_table_that_stopped_for_want_of_an_option_is_made_again_once_it_is_set
     assert topic.rows() == [(1, 1), (2, -2658824)]
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_live_again_is_not_stopped_by_another_option(spark: Any, tmp_path: Path):
     """What can't be decoded still can't: who made the table anew from the changelog has taken its rows as they are."""
     topic = Topic(spark, tmp_path)

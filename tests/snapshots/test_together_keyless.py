@@ -213,6 +213,7 @@ def test_rows_of_a_batch_that_a_rebuild_took_before_are_known(feed: Feed, togeth
     assert [len(feed.live("shop", n)) for n in NAMES] == [4, 4, 4]
 
 
+@pytest.mark.thorough
 def test_files_that_cannot_hold_a_batchs_rows_are_not_read(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     """However wide the table is; Delta tells of 32 columns only where no others are asked for."""
     asked, kept = [], ways._piece

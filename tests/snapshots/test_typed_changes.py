@@ -228,6 +228,7 @@ def test_nothing_told_of_the_row_before_is_said_to_be_missing(feed: Feed) -> Non
     assert all(c["_cdc_missing_after"] == [] for c in found)
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
     feed: Feed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

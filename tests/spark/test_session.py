@@ -27,6 +27,7 @@ def test_a_class_path_of_the_users_own_stands_beside_deltas(tmp_path: Path) -> N
     assert told["spark.driver.extraClassPath"].split(os.pathsep) == [*spark_jars(), "/own/hadoop-aws.jar"]
 
 
+@pytest.mark.thorough
 def test_the_jars_of_a_store_are_not_on_the_class_path_that_the_archive_of_classes_is_for(tmp_path: Path) -> None:
     source = {"name": "s", "format": "debezium", "topics": ["t"]}
     told = {"lake": "s3a://bucket/lake", "spark": {"master": "local[2]"}, "sources": [source]}

@@ -131,6 +131,7 @@ def resolve(feed: Feed) -> None:
     delta_table.retried(path, lambda t: t.update({"resolved_at": "now()"}, predicate="resolved_at IS NULL"))
 
 
+@pytest.mark.thorough
 def test_what_is_held_under_an_earlier_name_keeps_all_tables_back_that_it_may_be_of(feed: Feed):
     feed.say(ONE.stated(), TWO.stated(), change(ONE, 1, 10), change(TWO, 1, 10))
     feed.catch_up()
@@ -151,6 +152,7 @@ def test_what_is_held_under_an_earlier_name_keeps_all_tables_back_that_it_may_be
     assert (now(feed).of(uno), now(feed).behind) == (at(40), {})
 
 
+@pytest.mark.thorough
 def test_a_table_that_ended_before_its_first_snapshot_is_not_waited_for(feed: Feed):
     def known() -> list[str]:
         return [name[-1] for _, name in queries.known_tables(feed.config)]
