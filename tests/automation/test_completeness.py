@@ -228,7 +228,8 @@ def test_a_quiet_source_gets_one_run_by_which_its_idle_partitions_count(
     assert asked(cursor)[0] == [], "once"
     ends["t", 0] = (0, 11)
     failed = {"shop-dts": position_id(ends)}
-    assert asked(json.dumps({"positions": {**failed, "shop_debezium": failed["shop-dts"]}, "complete": {}}))[0] == []
+    requested = {"positions": {**failed, "shop_debezium": failed["shop-dts"]}, "complete": {}, "again": {}}
+    assert asked(json.dumps(requested))[0] == [], "what it was requested for comes first"
     ends["t", 0] = (0, 10)
     complete(shop, "shop-dts", 0, MIDNIGHT + timedelta(seconds=9))
     assert asked()[0] == [], "it is complete up to what came"

@@ -289,7 +289,6 @@ def test_a_table_that_is_routed(cli: Any) -> None:
         (("s", "shop.two", "x=1"), "KEY", "x=…,y=…"),
         (("s", "shop.t", "name=1"), "KEY", None),
         (("s", "shop.t", "x"), "KEY", "id=7"),
-        (("s", "shop.t", "x", "--at", at(20).isoformat()), "KEY", "id=7"),
         (("s", "shop.bag", "b=x"), "KEY", "b=7"),
         (("s", "shop.bag", "1"), "KEY", "a=…,b=…"),
         (("s", "shop.t", "1", "--at", "yesterday"), "--at", "2026-11-20T12:00:00Z"),
