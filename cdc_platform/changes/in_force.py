@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     pass
 
 _FILES = ("schema_file",)
+"""Options that name a file: its content is what counts."""
 OF_TYPES = ("columns", "schema_file")
 """Options that name types: rows whose types weren't known get them (changelog/retyped.py)."""
-"""Options that name a file: its content is what counts."""
 
 
 def values(source: Source) -> dict[str, Any]:

@@ -109,8 +109,8 @@ def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Sequence[Known]]
 def among(config: Config, source: Source, landing: Store, ranges: Iterable[Range]) -> dict[Place, list[Known]]:
     """Erased records in ranges that are about to be read, by the addresses that they would get: none, but where a topic
     is read once more, be it under another id (a copy of it). Several have one address where a topic was made again more
-    than once: a copy may be of each. Raises LakeChanged where such a record held rows of
-    others, and landing doesn't have them any more."""
+    than once: a copy may be of each. Raises LakeChanged where such a record held rows of others, and landing doesn't
+    have them any more."""
     path = ERASURES.at(stores.lake(config))
     if not delta_table.exists(path):
         return {}
