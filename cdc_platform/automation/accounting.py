@@ -81,9 +81,7 @@ def _missing(gaps: list[sequences.Gap], key: dg.AssetKey) -> dg.AssetCheckResult
         check_name=NOTHING_MISSING,
         passed=not gaps,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"{literal(shown)}. `cdc-platform reconcile` tells which tables lack rows"
-        if gaps
-        else "none is missing",
+        description=f"{literal(shown)}. {sequences.WHICH_TABLES}" if gaps else "none is missing",
         metadata={"missing": sum(gap.records for gap in gaps), "gaps": len(gaps)},
     )
 

@@ -112,8 +112,8 @@ def _ledger(config: Config, sources: Sequence[Source]) -> list[Finding]:
 def _gaps(config: Config, sources: Sequence[Source]) -> list[Finding]:
     from cdc_platform.lake import sequences
 
-    how = "`cdc-platform reconcile` tells which tables lack rows"
-    return [Finding("gap", s.name, f"{gap.text}; {how}") for s in sources for gap in sequences.open_gaps(config, s)]
+    found = ((s.name, gap) for s in sources for gap in sequences.open_gaps(config, s))
+    return [Finding("gap", name, f"{gap.text}; {sequences.WHICH_TABLES}") for name, gap in found]
 
 
 def _different(config: Config, sources: Sequence[Source]) -> list[Finding]:

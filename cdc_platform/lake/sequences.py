@@ -30,6 +30,10 @@ class Dated(Protocol):
 T = TypeVar("T", bound=Dated)
 
 
+WHICH_TABLES = "`cdc-platform reconcile` tells which tables lack rows"
+"""What to do about a gap."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Numbers `first` to `last` of a sender that no record has. shard: '' where the partition alone is numbered.
