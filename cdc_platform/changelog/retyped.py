@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog.doubted import Doubted
 from cdc_platform.changelog.open_rows import may_differ, may_differ_sql, not_by, not_by_sql
 from cdc_platform.changelog.order import ADDRESS
 from cdc_platform.changelog.unify import with_keys
@@ -25,30 +26,18 @@ from cdc_platform.changes.decode import decode
 from cdc_platform.changes.decoded_by import decoded_by
 from cdc_platform.changes.known import told
 from cdc_platform.changes.run import messages_path
-from cdc_platform.config import Config, Source, Tables
+from cdc_platform.config import Source, Tables
 from cdc_platform.formats import FORMATS
-from cdc_platform.formats.table_schemas.doubts import Doubt, Doubts
-from cdc_platform.lake import commits, delta_table, queries, stores
+from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
-from cdc_platform.tables import CHANGELOG, CONTEXTS, SCHEMA_HISTORY, TYPES_KNOWN, name_of
+from cdc_platform.tables import CHANGELOG, SCHEMA_HISTORY
 
 Name = tuple[str, str]
 
 _MESSAGE = ("topic", "partition", "offset")
 _DECODED = ("op", "key", "before", "after", "schema_version")
 """What a decoder says of a row, that may depend on types."""
-_nothing: dict[tuple[Store, str], Any] = {}
-"""(changelog's history, source) → their state at which nothing was in doubt."""
-
-
-class InDoubt(NamedTuple):
-    """A column list of a table whose rows may be decoded otherwise now."""
-
-    name: Name
-    version: str
-    columns: str
-    doubt: Doubt
 
 
 class Found(NamedTuple):
@@ -61,120 +50,45 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Retyped:
-    """Of one source. Whoever uses it calls `find`, notes what is to become of the tables, then calls `replace`, which
-    changes the changelog; all of it is found once more after a crash in between."""
+    """Of the lists of one source. Whoever uses it calls `find`, notes what is to become of the tables, then calls
+    `replace`, which changes the changelog; all of it is found once more after a crash in between."""
 
     spark: SparkSession
-    config: Config
-    source: Source
+    doubted: Doubted
 
-    def _at(self, table: Any) -> Store:
-        return table.at(stores.lake(self.config), source=self.source.name)
-
-    @cached_property
-    def _known(self) -> Store:
-        return delta_sql.ensure(TYPES_KNOWN, self._at(TYPES_KNOWN))
+    @property
+    def _source(self) -> Source:
+        return self.doubted.source
 
     @cached_property
     def _changelog(self) -> Store:
-        return delta_sql.ensure(CHANGELOG, self._at(CHANGELOG))
-
-    def replaced(self) -> frozenset[str]:
-        """Column lists whose rows were decoded again: a batch that brings some is older than that."""
-        newest = "max(named_struct('n', \"number\", 'r', \"replaced\"))"
-        sql = f"SELECT schema_version, {newest} AS m FROM {{t}} WHERE source = '{self.source.name}' GROUP BY 1"
-        return frozenset(r["schema_version"] for r in delta_table.ask(sql, t=self._known) if r["m"]["r"])
-
-    @cached_property
-    def in_doubt(self) -> list[InDoubt]:
-        """Column lists of the schema history that something speaks against, and that weren't compared with it yet."""
-        contexts, history = self._at(CONTEXTS), self._at(SCHEMA_HISTORY)
-        if FORMATS[self.source.format].context is None or not delta_table.exists(contexts):
-            return []
-        at = (*map(delta_table.version, (contexts, history, self._known)), self.source.tables.model_dump_json())
-        at = (*at, in_force.digest(in_force.values(self.source)))
-        if _nothing.get((history, self.source.name)) == at:
-            return []
-        found = self._doubts(history)
-        if not found:
-            _nothing[history, self.source.name] = at
-        return found
-
-    @cached_property
-    def _context(self) -> str | None:
-        """What the decoder was last told."""
-        newest = "SELECT context FROM {t} ORDER BY number DESC LIMIT 1"
-        found = delta_table.ask(newest, t=self._at(CONTEXTS))
-        return found[0]["context"] if found else None
+        return delta_sql.ensure(CHANGELOG, self.doubted.at(CHANGELOG))
 
     @cached_property
     def _decoder(self) -> str:
         """By what rows are decoded again."""
-        return decoded_by(told(str(self._context), in_force.values(self.source)))
-
-    def _doubts(self, history: Store) -> list[InDoubt]:
-        if self._context is None:
-            return []
-        of = f"source = '{self.source.name}'"
-        lists = delta_table.ask(
-            f"SELECT DISTINCT db, \"table\", schema_version, columns FROM {{t}} WHERE {of} AND kind = 'message' "
-            "AND coalesce(schema, '') = ''",  # DDL and schema files are MySQL's, which has no schemas
-            t=history,
-        )
-        compared = delta_table.ask(f"SELECT schema_version, digest FROM {{t}} WHERE {of}", t=self._known)
-        before: dict[str, set[str]] = {}
-        for r in compared:
-            before.setdefault(r["schema_version"], set()).add(r["digest"])
-        replaced, doubts, found = self.replaced(), Doubts(json.loads(self._context)), []
-        for r in lists:
-            if r["columns"] is None or not self.source.tables.wanted(r["db"], r["table"]):
-                continue
-            doubt = doubts.of(r["db"], r["table"], json.loads(r["columns"]))
-            name, version = (r["db"], r["table"]), r["schema_version"]
-            if doubt and (version in replaced or self._is_due(name, doubt, before.get(version, set()))):
-                found.append(InDoubt(name, version, r["columns"], doubt))
-        return found
-
-    def _is_due(self, name: Name, doubt: Doubt, before: set[str]) -> bool:
-        """Whether a list is to be compared with what speaks against it: once, and where rows couldn't be decoded, once
-        more by other options, as long as the table is stopped. before: digests noted of the list."""
-        if not before.isdisjoint((doubt.digest, self._failing(doubt))):
-            return False
-        failed = any(digest.startswith(f"{doubt.digest}:") for digest in before)
-        return not failed or self.source.tables.routed(*name) in self._stopped
-
-    def _failing(self, doubt: Doubt) -> str:
-        """Digest of a list with rows that can't be decoded: other options of the format, or another decoder, may let
-        them in. Options that name types are what the doubt is of."""
-        options = {k: v for k, v in in_force.values(self.source).items() if k not in in_force.OF_TYPES}
-        return f"{doubt.digest}:{in_force.digest({**options, 'decoder': FORMATS[self.source.format].version})}"
-
-    @cached_property
-    def _stopped(self) -> set[tuple[str, ...]]:
-        """Snapshots of the source that are stopped."""
-        mine = (r for r in queries.table_states(self.config) if r["source"] == self.source.name)
-        return {name_of(r) for r in mine if r["state"] == "stopped"}
+        return decoded_by(told(str(self.doubted.context), in_force.values(self._source)))
 
     # -- decoding ------------------------------------------------------------------------------------------
 
     @cached_property
     def _stored(self) -> DataFrame:
-        rows = delta_sql.read(self.spark, self._changelog).where(F.col("source") == self.source.name)
-        return rows.where(F.col("schema_version").isin(*(d.version for d in self.in_doubt)))
+        rows = delta_sql.read(self.spark, self._changelog).where(F.col("source") == self._source.name)
+        return rows.where(F.col("schema_version").isin(*(d.version for d in self.doubted.lists)))
 
     @cached_property
     def _any_open(self) -> bool:
         """Whether there are such rows: mostly a list is left at the statement that speaks against it, and rows behind
         the statement were decoded when it was known. Asked without Spark, which takes seconds for nothing."""
-        open_ = " OR ".join(may_differ_sql(d.version, d.doubt) for d in self.in_doubt)
-        mine = f"source = '{self.source.name}' AND {not_by_sql(self._decoder)}"
+        open_ = " OR ".join(may_differ_sql(d.version, d.doubt) for d in self.doubted.lists)
+        mine = f"source = '{self._source.name}' AND {not_by_sql(self._decoder)}"
         sql = f"SELECT 1 AS there FROM {{t}} WHERE {mine} AND ({open_}) LIMIT 1"
         return bool(delta_table.ask(sql, t=self._changelog))
 
     @cached_property
     def _rows(self) -> DataFrame:
         """Rows that may be decoded otherwise, with the file that each is in."""
-        open_ = [(F.col("schema_version") == d.version) & may_differ(d.doubt) for d in self.in_doubt]
+        open_ = [(F.col("schema_version") == d.version) & may_differ(d.doubt) for d in self.doubted.lists]
         rows = self._stored.where(not_by(self._decoder))
         return rows.select("*", F.col("_metadata.file_path").alias("_file")).where(reduce(or_, open_))
 
@@ -187,9 +101,12 @@ class Retyped:
         for r in ranges.collect():  # a row per Kafka partition
             at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
             near = near | (at & F.col("offset").between(r["low"], r["high"]))
-        messages = delta_sql.read(self.spark, messages_path(self.config, self.source)).where(near)
+        messages = delta_sql.read(self.spark, messages_path(self.doubted.config, self._source)).where(near)
         events = decode(
-            messages.join(wanted, list(_MESSAGE), "left_semi"), self.source.format, self.source.options, self._context
+            messages.join(wanted, list(_MESSAGE), "left_semi"),
+            self._source.format,
+            self._source.options,
+            self.doubted.context,
         )
         return events.where(F.col("kind").isin("row", "error", "schema")).persist()
 
@@ -197,7 +114,7 @@ class Retyped:
     def _compared(self) -> DataFrame:
         """The rows beside what they are now (`_n_…`), with `_failed` and `_changed`."""
         new = self._events.where("kind = 'row'")
-        new = new.mapInArrow(partial(_keyed, self.source.tables), new.schema)
+        new = new.mapInArrow(partial(_keyed, self._source.tables), new.schema)
         new = new.select(*ADDRESS, *(F.col(c).alias(f"_n_{c}") for c in _DECODED))
         rows = self._rows.join(new, list(ADDRESS), "left")
         same = reduce(and_, (_same(c) for c in _DECODED))
@@ -235,7 +152,7 @@ class Retyped:
     @cached_property
     def _changes(self) -> dict[Name, str]:
         now = self._lists
-        before = {d.version: d.columns for d in self.in_doubt}
+        before = {d.version: d.columns for d in self.doubted.lists}
         found: dict[Name, list[str]] = {}
         counts: dict[Name, int] = {}
         for r in self._figures:
@@ -260,8 +177,8 @@ class Retyped:
         first = {r[0]: tuple(map(int, r[1])) for r in changed.agg(F.min("order_key")).collect()}
         stated = self._events.where("kind = 'schema'").where(F.col("schema_version").isin(*first))
         rows = {r["schema_version"]: r for r in stated.dropDuplicates(["schema_version"]).toArrow().to_pylist()}
-        said = {"source": self.source.name, "format": self.source.format, "kind": "message"}
-        said["decoder_version"] = FORMATS[self.source.format].version
+        said = {"source": self._source.name, "format": self._source.format, "kind": "message"}
+        said["decoder_version"] = FORMATS[self._source.format].version
         names = [n for n in SCHEMA_HISTORY.names if n not in said]
         return {v: {**{n: r.get(n) for n in names}, **said, "order_key": first[v]} for v, r in rows.items()}
 
@@ -271,7 +188,7 @@ class Retyped:
         """Puts what changed in place of what it was, but for tables that failed, and notes that it was compared."""
         replaced = {r["schema_version"] for r in self._figures if self._is_replaced(r)}
         mine = [v for v in self._lists.values() if (v["db"], v["table"]) in self._changes]
-        delta_table.append_rows(self._at(SCHEMA_HISTORY), mine)
+        delta_table.append_rows(self.doubted.at(SCHEMA_HISTORY), mine)
         self._note(replaced)
         if self._changes:
             self._rewrite_changelog()
@@ -287,35 +204,35 @@ class Retyped:
         return self._stored.where(F.col("schema_version") == version).count() == figures["changed"]
 
     def _note(self, replaced: set[str]) -> None:
-        newest = f"SELECT max(number) AS n FROM {{t}} WHERE source = '{self.source.name}'"
-        number = delta_table.ask(newest, t=self._known)[0]["n"]
+        newest = f"SELECT max(number) AS n FROM {{t}} WHERE source = '{self._source.name}'"
+        number = delta_table.ask(newest, t=self.doubted.known)[0]["n"]
         number = 0 if number is None else number + 1
         lists = {
-            d.version: (d.name, self._failing(d.doubt) if d.name in self._failed else d.doubt.digest)
-            for d in self.in_doubt
+            d.version: (d.name, self.doubted.failing(d.doubt) if d.name in self._failed else d.doubt.digest)
+            for d in self.doubted.lists
         }
         lists |= {v: ((r["db"], r["table"]), "") for v, r in self._lists.items() if v not in lists}
-        before, gone = self.replaced(), replaced | self._without_rows
+        before, gone = self.doubted.replaced(), replaced | self._without_rows
         rows = [
-            {"source": self.source.name, "number": number, "db": db, "table": table, "schema_version": version}
+            {"source": self._source.name, "number": number, "db": db, "table": table, "schema_version": version}
             | {"digest": digest, "replaced": version in gone}
             for version, ((db, table), digest) in lists.items()
             if digest or version in before
         ]
-        delta_table.append_rows(self._known, rows)
+        delta_table.append_rows(self.doubted.known, rows)
 
     @cached_property
     def _without_rows(self) -> set[str]:
         """Lists that were replaced before, by a run that was killed before it said so in the schema history."""
-        lists = {d.version for d in self.in_doubt} & self.replaced()
+        lists = {d.version for d in self.doubted.lists} & self.doubted.replaced()
         if not lists:
             return lists
-        mine = f"source = '{self.source.name}' AND schema_version IN ({delta_table.digests(lists)})"
+        mine = f"source = '{self._source.name}' AND schema_version IN ({delta_table.digests(lists)})"
         there = delta_table.ask(f"SELECT DISTINCT schema_version FROM {{t}} WHERE {mine}", t=self._changelog)
         return lists - {r["schema_version"] for r in there}
 
     def _rewrite_changelog(self) -> None:
-        path, source = self._changelog, self.source.name
+        path, source = self._changelog, self._source.name
         mine = reduce(or_, ((F.col("db") == db) & (F.col("table") == table) for db, table in self._changes))
         new = self._compared.where("_changed").where(mine)
         names = {r["_file"].rsplit("/", 1)[-1] for r in new.select("_file").distinct().collect()}
@@ -324,7 +241,7 @@ class Retyped:
         rows = delta_sql.rows_of(self.spark, path, [File(path, n) for n in gone], source=source)
         changed = F.col("_n_op").isNotNull()
         instead = {c: F.when(changed, F.col(f"_n_{c}")).otherwise(F.col(c)) for c in _DECODED}
-        now_by = {"decoder_version": FORMATS[self.source.format].version, "decoded_by": self._decoder}
+        now_by = {"decoder_version": FORMATS[self._source.format].version, "decoded_by": self._decoder}
         instead |= {c: F.when(changed, F.lit(by)).otherwise(F.col(c)) for c, by in now_by.items()}
         rows = rows.join(now, list(ADDRESS), "left").withColumns(instead)
         _put(path, rows.select(*CHANGELOG.names), gone, source)
@@ -334,7 +251,7 @@ class Retyped:
         lists = replaced | self._without_rows
         if not lists:
             return
-        path, source = self._at(SCHEMA_HISTORY), self.source.name
+        path, source = self.doubted.at(SCHEMA_HISTORY), self._source.name
         every = delta_sql.read(self.spark, path).where(F.col("source") == source)
         kept = every.where((F.col("kind") != "message") | ~F.col("schema_version").isin(*lists))
         gone = delta_table.files(path, source=source)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.changelog.doubted import Doubted
 from cdc_platform.changelog.retyped import Retyped
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
@@ -29,14 +30,15 @@ _BY_TYPE = re.compile("is kept as .* and now comes as|a value doesn't fit its co
 def retype(spark: SparkSession, config: Config, source: Source) -> frozenset[str]:
     """Does that where something became known. Returns the column lists whose rows were decoded again, ever. Once more
     changes nothing."""
-    retyped = Retyped(spark, config, source)
-    if retyped.in_doubt:
+    doubted = Doubted(config, source)
+    if doubted.lists:
+        retyped = Retyped(spark, doubted)
         found = retyped.find()
         if found.changed or found.failed:
             changed, failed = (dict[Name, str](of.items()) for of in found)
             _note(config, source, History(spark, config, source), changed, failed)
         retyped.replace()
-    return retyped.replaced()
+    return doubted.replaced()
 
 
 def _note(
