@@ -22,7 +22,7 @@ def reasons(config: Config, told: Explained) -> list[Reason]:
     settled = any(r.sure for r in known)
     known += held.of_it(config, told)  # a delete says nothing of what came after it
     known += held.decoded(config, told)
-    known += () if settled else held.perhaps(config, told)
+    known += () if settled else held.perhaps(config, told.table, told.moment)
     if not known:
         known.append(_never(config, told))
     return sorted(known, key=lambda r: not r.sure)

@@ -158,7 +158,10 @@ def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, s
     taken = sum("before" in h and c["op"] != "insert" for h, c in zip(holds, since, strict=True))
     numbers = {id(c): n for n, c in enumerate(found.came, 1)}
     state = snapshot_state.of(config, table)
-    why = [by_rule(table), state.reason(sure=True) if state else None]
+    why = [r for r in (by_rule(table), state and state.reason(sure=True)) if r is not None]
+    now = moments.Moment()
+    may_lack = held.perhaps if added <= taken and not why else held.of_table
+    why += may_lack(config, table, now)
     return {
         "source": table.source.name,
         "table": table.text,
@@ -167,7 +170,7 @@ def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, s
         "added": added,
         "taken": taken,
         "state": state and state.name,
-        "why": [_reason(r, numbers) for r in why if r is not None],
+        "why": [_reason(r, numbers) for r in why],
         "changes": changes(config, table, found.came, numbers, sql=sql),
         "ddl": _ddl(table, found.came),
         "doubts": found.doubts,

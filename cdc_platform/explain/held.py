@@ -10,13 +10,14 @@ from typing import Any
 
 from deltalake.exceptions import TableNotFoundError
 
-from cdc_platform.config import Config
+from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import records
 from cdc_platform.explain.events import place_of, reached
 from cdc_platform.explain.reason import Reason
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.scan import Sought, find
+from cdc_platform.explain.table import Table
 from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.lake.queries import query, text
 from cdc_platform.lake.skipping import Above, files_that_may_hold
@@ -32,7 +33,7 @@ def of_it(config: Config, told: Explained, *, newer: bool = False) -> Iterator[R
     """What quarantine holds under its key; sure where no newer change of it stands in the same partition. newer: only
     that."""
     then, _ = told.table.then(told.key)
-    for held in _held(config, told):
+    for held in _held(config, told.table, told.moment):
         key, (*where, offset) = dict(held.get("key") or ()), (held["topic"], held["partition"], held["offset"])
         if any(all(c in key and key[c] == t for c, t in was.items()) for was in then):
             later = any([c["topic"], c["partition"]] == where and c["offset"] > offset for c in told.found.came)
@@ -43,20 +44,20 @@ def of_it(config: Config, told: Explained, *, newer: bool = False) -> Iterator[R
             yield Reason("quarantined", f"{address}: {held['reason']}", sure=sure, more={"address": address})
 
 
-def _held(config: Config, told: Explained) -> list[dict[str, Any]]:
+def _held(config: Config, table: Table, moment: Moment) -> list[dict[str, Any]]:
     """Rows of QUARANTINE that are of the table, or tell no table, and may have been there by the moment."""
-    source = told.table.source
+    source = table.source
     rows = query(
         f"SELECT * FROM t WHERE source = {text(source.name)} AND resolved_at IS NULL "
-        f'AND ("table" IS NULL OR "table" IN ({", ".join(text(n[-1]) for n in told.table.names)}))',
+        f'AND ("table" IS NULL OR "table" IN ({", ".join(text(n[-1]) for n in table.names)}))',
         t=QUARANTINE.at(stores.lake(config)),
     )
     named = [(name_in({"schema": None, **held}), held) for held in rows or []]
-    mine = [held for name, held in named if name is None or name in told.table.names]
-    if told.moment.now or not mine:
+    mine = [held for name, held in named if name is None or name in table.names]
+    if moment.now or not mine:
         return mine
-    times = _source_times(config, told, mine)
-    return [h for h in mine if may_count(told.moment, times.get(_place(h)), h["landed_at"])]
+    times = _source_times(config, source, mine)
+    return [h for h in mine if may_count(moment, times.get(_place(h)), h["landed_at"])]
 
 
 def may_count(moment: Moment, source_time: datetime | None, landed_at: datetime | None) -> bool:
@@ -67,9 +68,8 @@ def may_count(moment: Moment, source_time: datetime | None, landed_at: datetime 
     return by is None or told is None or told <= by
 
 
-def _source_times(config: Config, told: Explained, held: list[dict[str, Any]]) -> dict[tuple[Any, ...], datetime]:
+def _source_times(config: Config, source: Source, held: list[dict[str, Any]]) -> dict[tuple[Any, ...], datetime]:
     """When the source committed rows of QUARANTINE, of those that were decoded so far as to tell it."""
-    source = told.table.source
     names = ", ".join(f'"{c}"' for c in _ROW)
     offsets = ", ".join(str(o) for o in sorted({int(h["offset"]) for h in held}))
     rows = query(
@@ -84,38 +84,42 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[c] for c in _ROW)
 
 
-def perhaps(config: Config, told: Explained) -> Iterator[Reason]:
-    """What tells no key: in quarantine, waiting for parts, lost; and now also records that are landed and not decoded,
+def perhaps(config: Config, table: Table, moment: Moment) -> Iterator[Reason]:
+    """What tells no key: in quarantine, lost, waiting for parts; and now also records that are landed and not decoded,
     or not landed."""
-    source = told.table.source
-    if unnamed := [held for held in _held(config, told) if not held.get("key")]:
-        last = unnamed[-1]
+    yield from of_table(config, table, moment)
+    yield from _waiting(config, table, moment)
+    if moment.now:
+        yield from _on_the_way(config, table)
+
+
+def of_table(config: Config, table: Table, moment: Moment) -> Iterator[Reason]:
+    """What of a table's changes is held or lost for good unless somebody acts, where no key tells whose: of a table
+    without a key that is all of it."""
+    if rows := [held for held in _held(config, table, moment) if not held.get("key")]:
+        last = rows[-1]
         at = f"{last['topic']}/{last['partition']}/{last['offset']}: {last['reason']}"
-        yield Reason(
-            "quarantined", f"{count(len(unnamed), 'row')} in quarantine tell no key, the last at {at}", sure=False
-        )
-    parts = records.waiting_parts(config, source) if records.splits(source) else []
-    if parts := [p for p in parts if may_count(told.moment, None, p["timestamp"])]:
-        first = parts[0]
-        where = f"{first['topic']}/{first['partition']}/{first['offset']}"
-        why = f"{count(len(parts), 'part')} of messages that came in several wait for the rest, the first at {where}"
-        yield Reason("waiting", why, sure=False, more={"address": where})
-    yield from _lost(config, told)
-    if told.moment.now:
-        yield from _on_the_way(config, told)
-
-
-def _lost(config: Config, told: Explained) -> Iterator[Reason]:
-    source, name = told.table.source, told.table.snapshot
+        that = "tell no key" if table.keys else "may be of it"
+        yield Reason("quarantined", f"{count(len(rows), 'row')} in quarantine {that}, the last at {at}", sure=False)
+    source, name = table.source, table.snapshot
     for gap in sequences.of_tables(config, source, [name]).get(name, ()):
         yield Reason("lost", gap.text, sure=False)
     if lost := sequences.lost_of_tables(config, source, [name]).get(name):
         yield Reason("lost", lost.text, sure=False)
 
 
-def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:
+def _waiting(config: Config, table: Table, moment: Moment) -> Iterator[Reason]:
+    parts = records.waiting_parts(config, table.source) if records.splits(table.source) else []
+    if parts := [p for p in parts if may_count(moment, None, p["timestamp"])]:
+        first = parts[0]
+        where = f"{first['topic']}/{first['partition']}/{first['offset']}"
+        why = f"{count(len(parts), 'part')} of messages that came in several wait for the rest, the first at {where}"
+        yield Reason("waiting", why, sure=False, more={"address": where})
+
+
+def _on_the_way(config: Config, table: Table) -> Iterator[Reason]:
     """Records that are landed and not decoded, or not landed."""
-    source = told.table.source
+    source = table.source
     for row in queries.ledger(config, [source]):
         if left := row["unaccounted"]:
             where = f"{row['topic']}/{row['partition']}"

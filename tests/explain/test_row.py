@@ -91,7 +91,14 @@ def feed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Feed:
     found.catch_up()
     found.say(*(STORY[i] for i in range(9, 14)))  # sent again
     odd = table("worn", "id bigint", "a frobnicate")
-    found.say(odd.stated(), odd.insert((1, 80), row(id=2, a=2)))
+    torn = {
+        **BAG.insert((1, 80), row(a=1)),
+        "kind": "error",
+        "op": None,
+        "after": None,
+        "reason": "column 'b': no integer",
+    }
+    found.say(odd.stated(), odd.insert((1, 80), row(id=2, a=2)), torn)
     found.catch_up()
     found.say(T.insert((1, 81), row(id=8, a=8, b="x")))
     found.unify()
@@ -191,7 +198,7 @@ def test_the_state_of_the_snapshot_is_told_where_the_row_is_there(cli: Any, feed
     assert [(w["kind"], w["sure"], "frobnicate" in w["text"]) for w in told["why"]] == [("stopped", True, True)]
     assert cli("explain", "s", "shop.worn", "1", "--at", "1")[0] == 0  # it was kept up then
     code, told = cli("explain", "s", "shop.bag", "a=1")
-    assert (code, told["state"], told["why"]) == (0, None, [])
+    assert (code, told["state"], [w["kind"] for w in told["why"]]) == (0, None, ["quarantined"])
     path = tables.TABLE_STATE.at(stores.lake(feed.config))
     for batch, (state, kind) in enumerate((("stale", "not applied"), ("left_out", "left out"), ("live", None)), 900):
         said = {"source": "s", "db": "shop", "table": "left", "batch": batch, "rebuild": 0, "state": state}
@@ -270,6 +277,14 @@ def test_keys_of_several_columns_and_none(cli: Any) -> None:
     code, told = cli("explain", "s", "shop.bag", "a=1", "--sql")
     assert (told["added"], told["taken"]) == (3, 1)
     assert told["changes"][-1]["sql"] == "DELETE FROM `shop`.`bag` WHERE `a` = 1 AND `b` = 0 LIMIT 1;"
+    assert [(w["kind"], w["sure"], w["text"].rpartition(": ")[2]) for w in told["why"]] == [
+        ("quarantined", False, "no integer")
+    ]
+    code, told = cli("explain", "s", "shop.bag", "a=9")
+    assert (code, told["added"], told["changes"]) == (0, 0, [])
+    assert [(w["kind"], w["sure"]) for w in told["why"]] == [
+        *(("quarantined", False), ("not decoded", False), ("not landed", False))
+    ], "where no row is, what may be on its way is told, too"
 
 
 def test_a_table_that_is_routed(cli: Any) -> None:
@@ -324,3 +339,4 @@ def test_records_that_were_lost_may_have_been_its(cli: Any, feed: Feed) -> None:
         assert [(w["sure"], w["text"]) for w in why if w["kind"] == "lost"] == [
             (False, "offsets of the source were lost before they were landed: t/0 900 to 902")
         ]
+    assert "lost" in [w["kind"] for w in cli("explain", "s", "shop.bag", "a=1")[1]["why"]]
