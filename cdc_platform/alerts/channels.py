@@ -3,7 +3,7 @@ webhooks' addresses, are in no error."""
 
 import smtplib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.message import EmailMessage
 from typing import Any
 
@@ -30,12 +30,23 @@ def _email(name: str, channel: Email, message: Message) -> None:
         with _server(channel) as server:
             if channel.user:
                 server.login(channel.user, channel.password.get_secret_value())
-            server.send_message(mail)
+            if refused := server.send_message(mail):
+                server.send_message(_refused(channel, message, refused))
     except smtplib.SMTPResponseException as error:
         said = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
         raise AlertNotSent(name, f"{channel.host}:{channel.port} answered {error.smtp_code} {said}") from None
     except (OSError, smtplib.SMTPException) as error:
         raise AlertNotSent(name, f"{channel.host}:{channel.port}: {error}") from None
+
+
+def _refused(channel: Email, message: Message, refused: Mapping[str, tuple[int, bytes]]) -> EmailMessage:
+    """To those that got a message: who didn't. The message isn't sent again, for they would get it each time."""
+    mail = EmailMessage()
+    mail["Subject"], mail["From"] = f"{message.title}: some didn't get the last message", channel.sender
+    mail["To"] = ", ".join(to for to in channel.to if to not in refused)
+    said = (f"{to}: {code} {text.decode(errors='replace')}" for to, (code, text) in refused.items())
+    mail.set_content("The mail server refused these recipients of the message before this one:\n\n" + "\n".join(said))
+    return mail
 
 
 def _server(channel: Email) -> smtplib.SMTP:

@@ -33,24 +33,24 @@ class Message:
 
     def _lines(self) -> Iterator[str]:
         for problem in self.problems[:_SHOWN]:
-            yield f"{problem.key}: {problem.why}" if problem.why else problem.key
+            yield _one_line(f"{problem.key}: {problem.why}" if problem.why else problem.key)
             if self.pages and problem.path:
                 yield f"    {self.pages}{problem.path}"
         yield from _more(self.problems)
         for key in self.over[:_SHOWN]:
-            yield f"recovered: {key}"
+            yield _one_line(f"recovered: {key}")
         yield from _more(self.over)
 
     @property
     def slack(self) -> str:
-        """The text as Slack takes it: `&`, `<` and `>` are its control characters, in code blocks too."""
-        escaped = self.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        subject, _, rest = escaped.partition("\n\n")
+        """The text as Slack takes it."""
+        subject, _, rest = _escaped(self.text).partition("\n\n")
         return f"*{subject}*\n```\n{rest.replace('```', '` ` `')}\n```"
 
     @property
     def json(self) -> dict[str, Any]:
-        """What a webhook gets; `text` is what Slack's, Mattermost's and Teams' incoming webhooks show."""
+        """What a webhook gets; `text` is what Slack's, Mattermost's and Teams' incoming webhooks show: with entities,
+        for to all of them `<` begins a link or a mention. The other fields have names as they are."""
         problems = [
             {
                 "kind": p.kind,
@@ -62,7 +62,17 @@ class Message:
             for p in self.problems
         ]
         over = [{"kind": k, "what": what} for k, _, what in (key.partition(": ") for key in self.over)]
-        return {"text": self.text, "problems": problems, "recovered": over}
+        return {"text": _escaped(self.text), "problems": problems, "recovered": over}
+
+
+def _one_line(text: str) -> str:
+    """A text whose characters can all be seen: a line break in a table's name makes no line of its own."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _escaped(text: str) -> str:
+    """`&`, `<` and `>` are Slack's control characters, in code blocks too."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _count(n: int, one: str, many: str | None = None) -> str:

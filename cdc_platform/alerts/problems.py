@@ -56,10 +56,11 @@ class Problem:
 
 @dataclass(slots=True)
 class Seen:
-    """One look. undecided: keys of which this look can't tell whether they are problems (a check or a run is under way,
-    the lake can't be read): what was known of them holds."""
+    """One look, at problems of `kinds`. undecided: keys of which this look can't tell whether they are problems (a
+    check or a run is under way, the lake can't be read): what was known of them holds."""
 
     problems: dict[str, Problem] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
     undecided: Callable[[str], bool] = lambda key: False  # noqa: ARG005
 
 
@@ -86,8 +87,8 @@ def look(
         except Exception as error:  # noqa: BLE001 - whatever a storage raises must not silence the other kinds
             blind.add(kind)
             found.append(Problem(kind, "can't be looked at", f"{type(error).__name__}: {_line(str(error))}"))
-    seen = Seen({p.key: p for p in found})
-    seen.undecided = lambda key: key in running or key.split(":", 1)[0] in blind
+    seen = Seen({p.key: p for p in found}, frozenset(kinds))
+    seen.undecided = lambda key: key in running or _kind(key) in blind
     return seen
 
 
@@ -191,6 +192,10 @@ def lacking_changes(naming: Naming, running: set[str]) -> Iterator[Problem]:
                     yield problem
 
 
+def _kind(key: str) -> str:
+    return key.split(":", 1)[0]
+
+
 def _line(text: str) -> str:
     """The first line, of a length fit for a message."""
     line = (text.strip().splitlines() or [""])[0]
@@ -201,6 +206,7 @@ def changes(before: Mapping[str, int], seen: Seen) -> tuple[list[Problem], list[
     """What to tell since the last look: problems that are new (or ten times as many rows as when last told), keys that
     are over; and what is known now. before, and that: key → rows when last told."""
     new = [p for k, p in seen.problems.items() if k not in before or p.count >= 10 * before[k]]
-    over = [k for k in before if k not in seen.problems and not seen.undecided(k)]
-    kept = {k: n for k, n in before.items() if k not in over}
+    known = {k: n for k, n in before.items() if _kind(k) in seen.kinds}  # others are told no more, nor called over
+    over = [k for k in known if k not in seen.problems and not seen.undecided(k)]
+    kept = {k: n for k, n in known.items() if k not in over}
     return new, over, {**kept, **{p.key: p.count for p in new}}

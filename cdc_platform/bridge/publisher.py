@@ -41,6 +41,8 @@ class Publisher:
             if name in admin.list_topics(timeout=_ADMIN_S).topics:
                 return
             admin.create_topics([NewTopic(name, 1, config=_TOPIC)])[name].result(_ADMIN_S)
+        except TimeoutError:
+            raise self._failed(f"can't be made: no answer in {_ADMIN_S:.0f} s") from None
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._failed(f"can't be looked up or made: {error.args[0].str()}") from None
@@ -52,6 +54,8 @@ class Publisher:
         try:
             asked = {at: OffsetSpec.latest()}
             return admin.list_offsets(asked)[at].result(_ADMIN_S).offset == 0  # pyright: ignore[reportArgumentType]
+        except TimeoutError:
+            raise self._failed(f"its end can't be looked up: no answer in {_ADMIN_S:.0f} s") from None
         except KafkaException as error:
             raise self._failed(f"its end can't be looked up: {error.args[0].str()}") from None
 

@@ -114,10 +114,8 @@ class _Loop:
                 self._tell()
 
     def _start(self, session: Session) -> Start:
-        known = self._journal.known
         empty = self._bridge.begin is not None and self._publisher.is_empty()
-        left_out, begun_at = known.left_out > 0, known.begun_at
-        return Start(self._bridge, session.server, empty=empty, left_out=left_out, begun_at=begun_at)
+        return Start(self._bridge, session.server, empty=empty, known=self._journal.left_out)
 
     def _carry(self, session: Session, start: Start) -> None:
         asked_at = time.monotonic()
@@ -129,7 +127,7 @@ class _Loop:
             return
         before = start.before(batch.entries)
         wanted = frames.without_first(batch, before)
-        self._journal.leaves_out(before, start.begins)
+        self._journal.leaves_out(before, start.left_out)
         values = frames.records(wanted, self._bridge.max_record_bytes)
         self._publisher.publish(values, self._stopped)  # on failure the session rolls back as it closes
         session.ack()

@@ -18,6 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from google.protobuf.message import DecodeError
 
+from cdc_platform.bridge.begin import LeftOut, Place
 from cdc_platform.bridge.errors import BridgeRunning
 from cdc_platform.bridge.frames import Batch
 from cdc_platform.config import Config
@@ -42,8 +43,9 @@ class State:
     """Times are ISO 8601 in UTC. `since`: when the state began; `reason`: of failing and ended. `batch`, `position`
     (binlog file:offset), `gtid`, `source_time`: of the last acked batch, `acked_at` when that was; also an earlier
     run's. `caught_up_at`: when the server last had nothing more. `failures`, `entries`: of this run.
-    `left_out`: entries from before the place at which the topic begins (`begin`), `begun_at`: source time in ms of the
-    first that was carried; also an earlier run's."""
+    `left_out`: entries from before the place at which the topic begins (`begin`), `left_out_from`: position of the
+    first of them; `begun_at`, `begun`: source time in ms and position of the first that was carried; also an earlier
+    run's."""
 
     state: str = NEVER
     since: str | None = None
@@ -58,7 +60,9 @@ class State:
     entries: int = 0
     failures: int = 0
     left_out: int = 0
+    left_out_from: str | None = None
     begun_at: int | None = None
+    begun: str | None = None
 
 
 class Journal:
@@ -87,17 +91,19 @@ class Journal:
         self._write()
 
     @property
-    def known(self) -> State:
-        """What is known by now, also of earlier runs."""
-        return self._state
+    def left_out(self) -> LeftOut:
+        """What was left out by now, also by earlier runs."""
+        s = self._state
+        return LeftOut(s.left_out > 0, Place.parse(s.left_out_from), s.begun_at, Place.parse(s.begun))
 
-    def leaves_out(self, entries: int, begins: int | None) -> None:
-        """So many entries of the next batch aren't carried; `begins`: source time of the first that is. Written before
-        the topic has it: what the server sends again after a crash is then left out again."""
-        if not entries and (begins is None or self._state.begun_at is not None):
+    def leaves_out(self, entries: int, left_out: LeftOut) -> None:
+        """So many entries of the next batch aren't carried; `left_out`: what is known then. Written before the topic
+        has the batch: what the server sends again after a crash is then left out again."""
+        if not entries and left_out == self.left_out:
             return
-        begun = self._state.begun_at if self._state.begun_at is not None else begins
-        self._state = replace(self._state, left_out=self._state.left_out + entries, begun_at=begun)
+        first, begun = (p and f"{p.file}:{p.position}" for p in (left_out.first, left_out.begun))
+        known = {"left_out_from": first, "begun_at": left_out.begun_at, "begun": begun}
+        self._state = replace(self._state, left_out=self._state.left_out + entries, **known)
         self._write()
 
     def acked(self, batch: Batch, carried: int, server: str) -> None:

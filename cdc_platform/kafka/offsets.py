@@ -6,7 +6,7 @@ made again with as many records as before (its id differs) and doesn't say which
 
 import difflib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -110,14 +110,20 @@ class Before:
         return state.topic_id not in known and state.topic_id != self.ids.get(where)
 
 
-def losses(state: list[PartitionState], before: Before) -> list[dict[str, Any]]:
-    """Ranges that were never landed and can't be read any more. state: numbered as what was landed. Dicts: topic,
+def losses(state: list[PartitionState], before: Before, named: Container[str] = ()) -> list[dict[str, Any]]:
+    """Ranges that were never landed and can't be read any more. state: numbered as what was landed. named: topics that
+    the configuration names one by one. One that nothing was seen of was added to it, and is read from wherever Kafka
+    begins; one that fits a pattern was meant since it was made. Dicts: topic,
     partition, from_offset, to_offset (exclusive), why, restart (offset at which reading can go on; None: nowhere), base
     (of offsets from there on; None: as before), topic_id (of the topic that is gone, or of another one that is there;
     None: it is the same)."""
     if not before.landed:
         return []  # nothing was landed ever: reading begins wherever Kafka does
-    found = [{"topic": s.topic, "partition": s.partition, **x} for s in state if (x := _loss(s, before)) is not None]
+    seen = {*before.topic_ids, *(topic for topic, _ in before.landed)}
+    looked_at = [s for s in state if s.topic in seen or s.topic not in named]
+    found = [
+        {"topic": s.topic, "partition": s.partition, **x} for s in looked_at if (x := _loss(s, before)) is not None
+    ]
     there = {(s.topic, s.partition) for s in state}
     why = "no longer in Kafka, or no longer among the source's topics"
     return found + [

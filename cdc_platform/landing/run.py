@@ -136,7 +136,7 @@ def _topic_ids(topics: Store, source: Source) -> dict[str, list[str]]:
 
 def _losses(source: Source, state: list[offsets.PartitionState], before: offsets.Before) -> list[dict[str, Any]]:
     """Accepted losses; raises OffsetsLost where the source doesn't accept them."""
-    lost = offsets.losses(state, before)
+    lost = offsets.losses(state, before, source.topics)
     if lost and source.on_lost_offsets == "fail":
         raise OffsetsLost(source.name, lost)
     if lost:

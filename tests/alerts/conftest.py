@@ -64,6 +64,13 @@ class _Kept(Messages):
     def __init__(self) -> None:
         super().__init__()
         self.mails: list[Message] = []
+        self.refused = ""
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
+        if address == self.refused:
+            return "550 no such mailbox"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
 
     def handle_message(self, message: Message) -> None:
         self.mails.append(message)
@@ -72,7 +79,11 @@ class _Kept(Messages):
 @dataclass
 class Mailbox:
     port: int
-    mails: list[Message]
+    kept: _Kept
+
+    @property
+    def mails(self) -> list[Message]:
+        return self.kept.mails
 
 
 @pytest.fixture(scope="session")
@@ -109,7 +120,7 @@ def mail_server(certificate: Path) -> Iterator[Callable[..., Mailbox]]:
         controller = Controller(kept, hostname="127.0.0.1", port=free_port(), **more)
         controller.start()
         running.append(controller)
-        return Mailbox(controller.port, kept.mails)
+        return Mailbox(controller.port, kept)
 
     yield start
     for controller in running:

@@ -364,6 +364,32 @@ def test_an_address_that_nobody_answers_is_in_no_error(
     assert "s3cret" not in f"{config!r}{config.alerts}"
 
 
+def test_names_are_no_markup_and_no_lines_of_a_message(make: Any, instance: Any, web: Caught) -> None:
+    config = make(**WEBHOOK)
+    table_state(config, "shop-dts", "shop.<!channel>\nrecovered: table_stopped: shop-dts/shop.pay", "stopped", "no key")
+    Ticks(config, instance, "alert_webhook")()
+    [body] = web.bodies
+    assert body["text"].splitlines()[2:] == [
+        r"table_stopped: shop-dts/shop.&lt;!channel&gt;\nrecovered: table_stopped: shop-dts/shop.pay: no key"
+    ]
+    assert body["problems"][0]["what"].startswith("shop-dts/shop.<!channel>\n"), "programs read it as it is"
+
+
+def test_kinds_that_are_reported_no_more_are_not_called_recovered(make: Any, instance: Any, web: Caught) -> None:
+    config = make(**WEBHOOK)
+    table_state(config, "shop-dts", "shop.orders", "stopped", "no key")
+    held(config, "shop-dts", "shop.orders")
+    tick = Ticks(config, instance, "alert_webhook")
+    assert tick() == "sent: CDC platform: 2 problems"
+    [hook] = WEBHOOK["webhook"]
+    narrowed = Ticks(make(webhook=[{**hook, "report": ["rows_held"]}]), instance, "alert_webhook")
+    narrowed.cursor = tick.cursor
+    assert narrowed() == "1 problems known"
+    resolve(config, "shop-dts")
+    assert narrowed() == "sent: CDC platform: 1 recovered"
+    assert summary(web.bodies[-1]) == ([], [("rows_held", "shop-dts/shop.orders")])
+
+
 def test_a_prefix_is_in_names_and_messages(make: Any, instance: Any, web: Caught) -> None:
     config = make(**WEBHOOK)
     table_state(config, "shop-dts", "shop.orders", "stopped", "no key")
@@ -407,6 +433,19 @@ def test_e_mail_by_a_relay(make: Any, instance: Any, mail_server: Any) -> None:
     assert (mail["Subject"], mail["From"]) == ("CDC platform: 1 problem", "cdc@example.com")
     assert (mail["To"], mail["Bcc"]) == ("data@example.com, ops@example.com", None)
     assert "table_stopped: shop-dts/shop.ö" in mail.get_payload(decode=True).decode()  # type: ignore[union-attr]
+
+
+def test_who_an_e_mail_was_refused_for_is_told_to_the_others(make: Any, instance: Any, mail_server: Any) -> None:
+    box = mail_server()
+    box.kept.refused = "ops@example.com"
+    config = make(email=[{**MAIL, "host": "127.0.0.1", "port": box.port, "security": "none"}])
+    table_state(config, "shop-dts", "shop.orders", "stopped", "no key")
+    tick = Ticks(config, instance, "alert_email")
+    assert tick() == "sent: CDC platform: 1 problem"
+    assert tick() == "1 problems known", "the others don't get it again"
+    _, told = box.mails
+    assert (told["Subject"], told["To"]) == ("CDC platform: some didn't get the last message", "data@example.com")
+    assert "ops@example.com: 550 no such mailbox" in told.get_payload(decode=True).decode()  # type: ignore[union-attr]
 
 
 def test_e_mail_by_starttls_and_login(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.bridge.begin import Start
+from cdc_platform.bridge.begin import LeftOut, Place, Start
 from cdc_platform.bridge.errors import CanalBeginsElsewhere
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.formats.pb import canal_entry_pb2 as entry_pb
@@ -95,7 +95,7 @@ def test_a_server_that_begins_later_is_refused(
 
 def _start(begin: dict[str, Any], **known: Any) -> Start:
     bridge = Bridge.model_validate({"name": "b", "servers": ["h"], "destination": "d", "topic": "t", "begin": begin})
-    return Start(bridge, "h:1", **{"empty": True, "left_out": False, "begun_at": None, **known})
+    return Start(bridge, "h:1", empty=known.pop("empty", True), known=LeftOut(**known))
 
 
 def test_a_transaction_that_was_open_at_the_time_is_left_out_as_a_whole() -> None:
@@ -103,21 +103,40 @@ def test_a_transaction_that_was_open_at_the_time_is_left_out_as_a_whole() -> Non
     log = [entry(4, -1, begin), entry(100, -1), entry(200, 1), entry(300, 1, end), entry(400, 2, begin), entry(500, 2)]
     start = _start({"time": TIME.isoformat()})
     assert [start.before(log[:2]), start.before(log[2:3]), start.before(log[3:])] == [2, 1, 1]
-    assert start.begins == MS + 2000
+    assert start.left_out == LeftOut(True, Place(FILE, 4), MS + 2000, Place(FILE, 400))
 
 
-def test_a_log_that_begins_again_is_never_left_out() -> None:
-    """RESET MASTER after the topic began: positions below the place, times after it."""
-    start = _start(AT, empty=False, left_out=True, begun_at=MS)
-    assert start.before([entry(4, 5, file="mysql-bin.000001")]) == 0
-    unknown = _start(AT, empty=False)  # the state file is gone: nothing may be left out
-    assert unknown.over and unknown.before(LOG[:2]) == 0
+BEGUN = {"any": True, "first": Place(FILE, 100), "begun_at": MS, "begun": Place(FILE, 300)}
+
+
+@pytest.mark.parametrize("begin", [AT, {"time": TIME.isoformat()}], ids=["place", "time"])
+def test_only_what_can_have_been_left_out_before_is_left_out_of_a_topic_with_records(begin: dict[str, Any]) -> None:
+    """RESET MASTER after the topic began: positions below the place, times after it. A session that sets its clock:
+    times before it, positions behind the place."""
+    again = [entry(100, -2), entry(200, -1)]
+    assert _start(begin, empty=False, **BEGUN).before(again) == 2
+    others = (
+        *(entry(4, 5, file="mysql-bin.000001"), entry(500, -9), entry(4, -9, file="mysql-bin.000001")),
+        *(entry(200, 5), entry(200, -9, file="other-bin.000007")),
+    )
+    for other in others:
+        assert _start(begin, empty=False, **BEGUN).before([other]) == 0
+    for unknown in ("first", "begun", "begun_at"):  # the state file is gone, or of an earlier version
+        start = _start(begin, empty=False, **{**BEGUN, unknown: None})
+        assert start.over and start.before(LOG[:2]) == 0
+
+
+def test_a_place_in_another_file_is_not_the_place() -> None:
+    """Files begin alike: with one server's GTIDs the first event of each is at the same offset."""
+    with pytest.raises(CanalBeginsElsewhere, match=r"is at mysql-bin.000009:300, later than `begin`"):
+        _start(AT).before([entry(300, 5, file="mysql-bin.000009")])
+    assert _start(AT).before([entry(300)]) == 0
 
 
 @given(st.integers(0, 12), st.lists(st.integers(1, 4), min_size=1, max_size=20))
 def test_however_the_log_is_cut_into_batches_the_same_is_carried(at: int, sizes: list[int]) -> None:
     log = [entry(100 * i, i) for i in range(12)]
-    start, carried, n = _start({"file": FILE, "position": 100 * at}, left_out=True), [], 0
+    start, carried, n = _start({"file": FILE, "position": 100 * at}, any=True), [], 0
     for size in sizes:
         batch = log[n : n + size]
         carried += batch[start.before(batch) :]

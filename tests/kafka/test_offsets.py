@@ -34,6 +34,16 @@ def test_a_new_partition_that_no_longer_begins_at_zero_has_lost_its_first_record
     assert found([state(0, 5), state(4, 9, 1)], {("t", 0): 5}) == [("t", 1, 0, 4, 4)]
 
 
+def test_a_topic_that_is_added_begins_wherever_kafka_does():
+    """One that fits a pattern was meant since it was made, and one that was seen before is no new one."""
+    more = PartitionState("u", 0, "B", 5000, 5009)
+    before = Before({("t", 0): 5}, {"t": ["A"]})
+    assert losses([state(0, 5), more], before, ["t", "u"]) == []
+    for known, named in ((before, ()), (Before({("t", 0): 5}, {"t": ["A"], "u": ["B"]}), ["t", "u"])):
+        [gone] = losses([state(0, 5), more], known, named)
+        assert (gone["topic"], gone["from_offset"], gone["to_offset"]) == ("u", 0, 5000)
+
+
 def test_a_shrunk_partition_is_a_loss():
     assert found([state(0, 2)], {("t", 0): 5}) == [("t", 0, 5, 6, BASE + 2)]  # what comes at 2 to 4 are other records
 
