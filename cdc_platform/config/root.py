@@ -65,7 +65,7 @@ class Maintenance(Model):
     tombstone_days: int = Field(
         default=90,
         ge=1,
-        description="Days after which deleted keys are forgotten: a change that comes later may revive its row.",
+        description="Days after which deleted keys are forgotten; a still older change rebuilds its table.",
         examples=[365],
     )
 

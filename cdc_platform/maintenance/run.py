@@ -4,6 +4,7 @@ The stages read landing, envelopes, changes and changelog as streams of commits,
 something is made anew: their files and their logs stay as they were written.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,6 +28,12 @@ from cdc_platform.tables import Name, name_of
 
 _SHARED = [t for t in tables.ALL if t.partition_by == ("source",) and t is not tables.CHANGELOG]
 """Compacted and vacuumed, one partition per source; the changelog stays as it was written."""
+
+
+_FILES, _LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_OURS = re.compile("interval [0-9]+ hours")
+_WEEK, _LOG_HOURS = 168, 720
+"""How long Delta keeps what it knows of removed files, and its log, where nothing says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,7 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
     if table.shared:
         delta_table.compact(table.path, hours, **({"source": table.source} if table.source else {}))
     else:
+        _keep_versions(spark, table.path, hours)
         if before[0] > 1:
             spark.sql(f"OPTIMIZE {delta_sql.delta(table.path)}").collect()
         spark.sql(f"VACUUM {delta_sql.delta(table.path)} RETAIN {hours} HOURS").collect()
@@ -126,6 +134,18 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
         "expired": expired,
         "seconds": watch.seconds,
     }
+
+
+def _keep_versions(spark: SparkSession, path: Store, hours: int) -> None:
+    """Has Delta keep what VACUUM spares: else its checkpoints forget after a week which files were removed, so that
+    VACUUM goes by the files' own age, and its log ends after 30 days."""
+    _, before, _ = delta_table.protocol(path)
+    if hours > _WEEK:
+        wanted = {_FILES: f"interval {hours} hours", _LOG: f"interval {max(hours, _LOG_HOURS)} hours"}
+    else:  # one that said more before; those of others stay
+        wanted = {name: None for name in (_FILES, _LOG) if _OURS.fullmatch(before.get(name, ""))}
+    if any(before.get(name) != value for name, value in wanted.items()):
+        delta_sql.configure(spark, path, wanted)
 
 
 def _size(table: Kept) -> tuple[int, float]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
-from cdc_platform.lake import delta_table, log_state, new_tables
+from cdc_platform.lake import delta_table, log_state, metadata_commits, new_tables
 from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import literal, quoted
@@ -79,6 +79,17 @@ def overwrite(rows: DataFrame, path: Store, columns: str | None = None) -> None:
     schema = rows.sparkSession.createDataFrame([], columns).schema if columns else rows.schema
     named = rows.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema))
     named.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
+
+
+def configure(spark: SparkSession, path: Store, changes: Mapping[str, str | None]) -> None:
+    """Set properties of a table that ask nothing of who writes it; None: take one away."""
+    if metadata_commits.configure(path, changes):
+        return
+    told = [f"{literal(n)} = {literal(v)}" for n, v in changes.items() if v is not None]
+    gone = [literal(n) for n, v in changes.items() if v is None]
+    for what, parts in (("SET TBLPROPERTIES", told), ("UNSET TBLPROPERTIES IF EXISTS", gone)):
+        if parts:
+            spark.sql(f"ALTER TABLE {delta(path)} {what} ({', '.join(parts)})")
 
 
 def _allow(spark: SparkSession, path: Store, columns: str) -> None:

@@ -1,5 +1,6 @@
 """Upkeep changes files and forgets deletes; tables hold the same, also when a change comes that is older."""
 
+import json
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -85,3 +86,45 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     feed.catch_up()
     assert sorted((r["id"], r["v"]) for r in feed.live("m", "items")) == [(1, "third"), (3, "x"), (4, "second")]
     assert feed.state("m", "items") == ("live", None)
+
+
+def test_versions_are_readable_as_long_as_asked(spark: Any, tmp_path: Path) -> None:
+    """Delta's checkpoints forget after a week that a file was removed, and VACUUM goes by the file's own age then."""
+    source = {"name": "m", "format": "canal", "topics": ["t"]}
+    settings = {"lake": str(tmp_path / "lake"), "sources": [source], "maintenance": {"keep_hours": 1000}}
+    feed = Feed(spark, parse_config(settings, tmp_path / "cdc.yaml"), "m")
+    feed.say(ITEMS.stated(), ITEMS.insert((1, 1), row(1, "first")))
+    feed.catch_up()
+    maintain(feed.spark, feed.config, feed.source)
+    snapshot = feed.target("m", "items").snapshot.uri()
+    before = DeltaTable(snapshot)
+    [file] = map(Path, before.file_uris())
+    feed.say(ITEMS.update((1, 2), row(1, "first"), row(1, "second")))
+    feed.catch_up()
+    spark.sql(f"OPTIMIZE delta.`{snapshot}`").collect()  # whoever took it out
+    _nine_days_ago(Path(snapshot, "_delta_log"), file.name)
+    os.utime(file, (0, 0))
+    DeltaTable(snapshot).create_checkpoint()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    maintain(feed.spark, feed.config, feed.source)
+
+    assert file.exists()
+    assert DeltaTable(snapshot, version=before.version()).to_pyarrow_table()["v"].to_pylist() == ["first"]
+    said = DeltaTable(snapshot).metadata().configuration
+    assert said["delta.deletedFileRetentionDuration"] == said["delta.logRetentionDuration"] == "interval 1000 hours"
+    feed.config.maintenance.keep_hours = 168
+    maintain(feed.spark, feed.config, feed.source)
+    assert not {"delta.deletedFileRetentionDuration", "delta.logRetentionDuration"} & {
+        *DeltaTable(snapshot).metadata().configuration
+    }
+
+
+def _nine_days_ago(log: Path, removed: str) -> None:
+    """Rewrites the commits as if they had removed a file then."""
+    for commit in log.glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            if removed in action.get("remove", {}).get("path", ""):
+                action["remove"]["deletionTimestamp"] -= 9 * 86_400_000
+        commit.write_text("\n".join(map(json.dumps, actions)) + "\n")

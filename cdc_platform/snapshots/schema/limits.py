@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
-from cdc_platform.lake import delta_table, metadata_commits, stores
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.looks import Look
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.spark import delta_sql
-from cdc_platform.spark.delta_sql import delta, literal
 from cdc_platform.tables import LOADED, SCHEMA_HISTORY, Name, name_of
 
 PROPERTY = "cdc.limits"
@@ -60,10 +59,7 @@ def _set(spark: SparkSession, look: Look | None, value: str) -> None:
     """A commit only where the property isn't so yet."""
     if look is None or look.properties.get(PROPERTY, "") == value:
         return
-    if not metadata_commits.configure(look.path, {PROPERTY: value or None}):
-        change = f"SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(value)})"
-        unset = f"UNSET TBLPROPERTIES IF EXISTS ({literal(PROPERTY)})"
-        spark.sql(f"ALTER TABLE {delta(look.path)} {change if value else unset}")
+    delta_sql.configure(spark, look.path, {PROPERTY: value or None})
 
 
 def _writers(config: Config, source: Source) -> dict[Name, set[str]]:
