@@ -50,6 +50,7 @@ class Folder(Store):
                 try:
                     size = file.tell()
                     file.close()
+                    _flush(made)
                     os.replace(made, name)
                 except BaseException:
                     Path(made).unlink(missing_ok=True)
@@ -134,8 +135,7 @@ class Folder(Store):
         try:
             with open(made, "xb") as out:
                 out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
+            _flush(made)
             yield made
         finally:
             Path(made).unlink(missing_ok=True)
@@ -149,3 +149,13 @@ class Folder(Store):
         except OSError as error:
             problem = error.strerror or str(error)
             raise StorageError(self.uri(path), problem, retriable=error.errno in _LATER) from None
+
+
+def _flush(name: str) -> None:
+    """Has the disk hold a file before a commit names it. A journaling file system then has its name, too, once it has
+    that of the commit, which comes later."""
+    file = os.open(name, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -439,6 +439,22 @@ def test_no_name_is_won_twice(store):
     assert [store.read(f"race/{n}") for n in range(names)] == [f"{won[n][0]}".encode() for n in range(names)]
 
 
+def test_what_a_folder_was_given_is_on_the_disk(tmp_path, monkeypatch):
+    """Before its name is there: a power loss leaves no commit whose files are empty."""
+    store, flushed, fsync = stores.of(str(tmp_path), Storage()), [], os.fsync
+
+    def seen(file):
+        flushed.append((os.fstat(file).st_ino, os.fstat(file).st_size, os.path.exists(tmp_path / "t/f.parquet")))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    size = written(store, "t/f.parquet")
+    store.put("kept", b"x")
+    store.put_new("new", b"yy")
+    assert [s[1:] for s in flushed] == [(size, False), (1, True), (2, True)]
+    assert flushed[0][0] == os.stat(tmp_path / "t/f.parquet").st_ino
+
+
 def test_delta_rs_works_by_the_same_options(store):
     from deltalake import DeltaTable, write_deltalake
 
