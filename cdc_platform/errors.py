@@ -113,6 +113,19 @@ class OffsetsLost(CdcError):
         )
 
 
+class TopicCompacted(CdcError):
+    """Kafka compacts topics: changes go before they were landed, and nothing shows it. Fields: `source`, `topics`."""
+
+    def __init__(self, source: str, topics: list[str]):
+        self.source, self.topics = source, topics
+        super().__init__(
+            f"source {source}: Kafka compacts {', '.join(topics)} (cleanup.policy): changes that a later one of their "
+            "key follows go before they are landed, deletes too, and nothing shows it. Nothing was landed. Set "
+            "cleanup.policy=delete for the topic; or, to go on with what is left, `on_lost_offsets: accept` for this "
+            "source."
+        )
+
+
 class UnknownType(CdcError):
     """A MySQL type text that no rule reads. Field: `type_text`."""
 

@@ -59,7 +59,8 @@ class Source(Model):
     )
     on_lost_offsets: Literal["fail", "accept"] = Field(
         default="fail",
-        description="fail: a run stops when offsets are gone from Kafka; accept: it records the gap and goes on.",
+        description="fail: a run stops when offsets are gone from Kafka, or it compacts a topic; "
+        "accept: it records the gap and goes on.",
         examples=["accept"],
     )
     max_records_per_batch: int = Field(

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import OffsetsLost
+from cdc_platform.errors import OffsetsLost, TopicCompacted
 from cdc_platform.kafka import offsets
 from cdc_platform.lake import batches, checkpoints, delta_table, stores
 from cdc_platform.lake.data_files import note_of
@@ -35,7 +35,8 @@ _LEDGER_COLUMNS = (
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
-    """One catch-up of the landing stage. Raises OffsetsLost, KafkaUnreachable, ConfigError."""
+    """One catch-up of the landing stage. Raises OffsetsLost, TopicCompacted, KafkaUnreachable,
+    ConfigError."""
     watch = Stopwatch()
     path = delta_sql.ensure(LANDING, LANDING.at(stores.lake(config), source=source.name))
     ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
@@ -67,6 +68,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     if not landed:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)
         landed = _note_positions(source, first, landed, batch, ledger)
+    if any(s.end > landed.get((s.topic, s.partition), s.begin) for s in state):
+        _check_compaction(config, source, state)
     done = _land(spark, config, source, state, landed, path, generation, looked_ms)
     if done.batches and _account(spark, config, source, generation):
         now = position(ledger, source)
@@ -142,6 +145,15 @@ def _losses(source: Source, state: list[offsets.PartitionState], before: offsets
     if lost:
         log.warning("source %s: accepted the loss of %d ranges", source.name, len(lost))
     return lost
+
+
+def _check_compaction(config: Config, source: Source, state: list[offsets.PartitionState]) -> None:
+    """Raises TopicCompacted where the source doesn't accept that changes go."""
+    found = offsets.compacted(config, source, sorted({s.topic for s in state}))
+    if found and source.on_lost_offsets == "fail":
+        raise TopicCompacted(source.name, found)
+    if found:
+        log.warning("source %s: accepted that Kafka compacts %s", source.name, ", ".join(found))
 
 
 def _note_topics(

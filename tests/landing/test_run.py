@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import functions as F
 
 from cdc_platform.automation.observe import kafka_ends, lag
-from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost
+from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost, TopicCompacted
 from cdc_platform.kafka import offsets
 from cdc_platform.kafka.client import group_id
 from cdc_platform.kafka.offsets import kafka_state
@@ -211,6 +211,18 @@ def test_start_latest_leaves_out_what_was_there_but_nothing_after(feed, kafka):
     kafka.fill(topic, 2, "new")
     own.land()
     assert own.values() == ["new0", "new1"]
+
+
+def test_a_topic_that_kafka_compacts_fails_the_run_until_it_is_accepted(feed, kafka):
+    topic = kafka.topic(**{"cleanup.policy": "compact,delete"})
+    own = feed(topics=[topic])
+    assert own.land().metrics["records"] == 0  # nothing can be missing yet
+    kafka.produce(topic, [{"key": b"%d" % n, "value": b"v"} for n in range(3)])
+    with pytest.raises(TopicCompacted, match=f"Kafka compacts {topic} "):
+        own.land()
+    assert own.rows("offset") == []
+    own.set(topics=[topic], on_lost_offsets="accept")
+    assert own.land().metrics["records"] == 3
 
 
 def test_records_removed_by_retention_fail_the_run_by_name_until_the_gap_is_accepted(feed, kafka):
