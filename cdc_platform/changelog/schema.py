@@ -289,14 +289,13 @@ def _cascades(table: Name, effects: Iterable[Effect], others: Iterable[Statement
 
 def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, Any]]:
     """A column list as it was → as DDL has made it since."""
-    out = []
-    for c in columns:
-        name = carry.names.get(c["name"].lower(), c["name"])
-        if name is not None:
-            types = carry.retyped.get(name.lower())
-            out.append({**c, "name": name, "type": types[-1].after if types else c["type"]})
+    named = [(carry.names.get(c["name"].lower(), c["name"]), c) for c in columns]
+    out = [{**c, "name": name} for name, c in named if name is not None]
     have = {c["name"].lower() for c in out}
     out += [{"name": a.name, "type": a.type, "key": False} for n, a in carry.added.items() if n not in have]
+    for c in out:
+        if types := carry.retyped.get(c["name"].lower()):
+            c["type"] = types[-1].after
     place = {c.name.lower(): i for i, c in enumerate(carry.columns)}
     out.sort(key=lambda c: place.get(c["name"].lower(), len(place)))
     if carry.key is None:

@@ -19,7 +19,7 @@ from cdc_platform.changelog.schema import Carry, Order
 from cdc_platform.mysql.effects import Retyped
 from cdc_platform.snapshots.schema.by_text import Refused
 from cdc_platform.snapshots.schema.conversions import conversion, may_refuse, retyped
-from cdc_platform.snapshots.schema.image_columns import ImageColumn, image_columns
+from cdc_platform.snapshots.schema.image_columns import ImageColumn, Images, image_columns
 from cdc_platform.spark import workers
 from cdc_platform.tables import Name, name_columns
 
@@ -135,16 +135,21 @@ def _image(images: pa.MapArray, carry: Carry, columns: Sequence[str], *, row: bo
     then."""
     found = image_columns(images)
     found.rename({n: carry.names.get(n.lower(), n) for n in found.columns})
+    if row:
+        _fill(found, carry)
     refused: _Refused = []
     for name, of in found.columns.items():
         if types := carry.retyped.get(name.lower()):
             found.columns[name], which = _retyped(of, types)
             refused += [(name, which)] if which.any() else []
-    if row:
-        had = {name.lower(): name for name in found.columns}
-        for added in carry.added.values():
-            found.fill(had.get(added.name.lower(), added.name), added.fill)
     return found.maps(columns), refused
+
+
+def _fill(found: Images, carry: Carry) -> None:
+    """New columns, as the statements filled them that added them. Later ones change their types, as of all others."""
+    had = {name.lower(): name for name in found.columns}
+    for added in carry.added.values():
+        found.fill(had.get(added.name.lower(), added.name), added.fill)
 
 
 def _retyped(of: ImageColumn, statements: Sequence[Retyped]) -> tuple[ImageColumn, np.ndarray]:
@@ -220,8 +225,10 @@ def _held(batch: pa.RecordBatch, carry: Carry) -> dict[str, ImageColumn]:
     images = ("after", "before", *(("key",) if carry.key is None else ()))
     each = [image_columns(batch.column(image)) for image in images]
     found: dict[str, list[ImageColumn]] = {}
-    for image in each:
+    for n, image in enumerate(each):
         image.rename({n: carry.names.get(n.lower(), n) for n in image.columns})
+        if n == 0:
+            _fill(image, carry)
         for name, of in image.columns.items():
             if name.lower() in carry.retyped:
                 found.setdefault(name, []).append(of)

@@ -4,10 +4,11 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.changelog.schema import Carry
+from cdc_platform.changelog.schema import Carry, carried_list
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.mysql.effects import Added, Retyped
 from cdc_platform.snapshots.schema import upcast
@@ -124,3 +125,22 @@ def test_values_that_are_refused_are_told_one_by_one() -> None:
     [made] = upcast.carried_rows(batch, {("shop", "t"): [to_set]}, {})
     assert [dict(k)["b"] for k in made.column("key").to_pylist()] == ["a,b", "z", "a,b"]
     assert made.column(upcast.UNTOLD).to_pylist() == [[], ["b"], []]
+
+
+@pytest.mark.parametrize(
+    ("added", "then", "is_"),
+    [
+        (Added("z", "float", "0.1", told=True), Retyped("float", "double"), "0.10000000149011612"),
+        (Added("z", "int", "300", told=True), Retyped("int", "tinyint unsigned"), "255"),
+        (Added("z", "int", None, told=True), Retyped("int", "int", filled=True), "0"),
+        (Added("z", "decimal(6,3)", "1.255", told=True), Retyped("decimal(6,3)", "decimal(6,1)"), "1.3"),
+        (Added("z", "datetime(3)", "2020-01-01 00:00:00.5", told=True), Retyped("datetime(3)", "varchar(30)"), None),
+    ],
+)
+def test_what_a_new_column_was_filled_with_changes_with_its_type(added: Added, then: Retyped, is_: str | None) -> None:
+    """As MariaDB 10.11 with an empty sql_mode has it."""
+    carry = Carry(None, ("shop", "t"), added={"z": added}, retyped={"z": [then]})
+    [made] = upcast.carried_rows(rows([("t", (1, 0, 1), {"b": "a"}, None)]), {("shop", "t"): [carry]}, {})
+    [row] = made.column("after").to_pylist()
+    assert dict(row)["z"] == (is_ or "2020-01-01 00:00:00.500")
+    assert carried_list([], carry) == [{"name": "z", "type": then.after, "key": False}]
