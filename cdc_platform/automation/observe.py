@@ -217,10 +217,11 @@ def _unseen(config: Config, source: Source, beat: Heartbeat) -> Heartbeat:
 def _database_silent(config: Config, source: Source, heard: Heard) -> str | None:
     """Whether the capture goes on sending while nothing comes from its database's log any more, in words. Both by what
     is in the changelog: of records that no run has read nobody can tell whose they are."""
-    limit, (_, known, database) = silence.database_limit(config, source), heard
-    if limit.seconds is None or known is None or database is None:
+    _, known, database = heard
+    if known is None or database is None or known <= database:
         return None
-    if known - database <= timedelta(seconds=limit.seconds):
+    limit = silence.database_limit(config, source, database)
+    if limit.seconds is None or known - database <= timedelta(seconds=limit.seconds):
         return None
     return (
         f"nothing from the database for {age(database, known)}: the last came at {when(database)} "

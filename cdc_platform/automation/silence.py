@@ -5,6 +5,7 @@ looks every 15 s.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from math import ceil
 
@@ -59,11 +60,12 @@ def freshness(config: Config, source: Source) -> int | None:
     return None if silent is None else max(_FRESH_S, 2 * silent)
 
 
-def database_limit(config: Config, source: Source) -> Limit:
+def database_limit(config: Config, source: Source, last: datetime) -> Limit:
     """How long a source's database may be silent while its capture is heard: by heartbeats that its own log holds
-    (`Format.log_times`), where it has sent some; else any time."""
+    (`Format.log_times`), where it has sent some in the day before it was heard last (when that landed); else any
+    time. So one that is dead for long has the limit that it had."""
     form = FORMATS[source.format]
-    measured = _interval(config, source, tuple(beat for beat in form.beats if beat.kind in form.log_times))
+    measured = _interval(config, source, tuple(beat for beat in form.beats if beat.kind in form.log_times), last)
     if measured is None:
         return Limit(None, "its log has no heartbeats")
     return Limit(_allowed(measured), f"the database's heartbeats came every {duration(measured)}")
@@ -74,8 +76,10 @@ def _allowed(interval: float) -> int:
     return max(FLOOR_S, ceil(MISSED * interval))
 
 
-def _interval(config: Config, source: Source, beats: tuple[Beat, ...]) -> float | None:
+def _interval(
+    config: Config, source: Source, beats: tuple[Beat, ...], until: datetime | None = None
+) -> float | None:
     """Seconds within which events of these kinds follow each other; None: too few have come."""
-    times = heartbeat_times(config, source, [(b.kind, b.type) for b in beats]) if beats else []
+    times = heartbeat_times(config, source, [(b.kind, b.type) for b in beats], until) if beats else []
     gaps = sorted((b - a).total_seconds() for a, b in pairwise(times) if b > a)
     return gaps[ceil(_WITHIN * len(gaps)) - 1] if len(gaps) >= _ENOUGH - 1 else None

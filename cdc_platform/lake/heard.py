@@ -12,14 +12,20 @@ from cdc_platform.lake.queries import text
 
 
 def heartbeat_times(
-    config: Config, source: Source, beats: Iterable[tuple[str, str | None]], newest: int = 100
+    config: Config,
+    source: Source,
+    beats: Iterable[tuple[str, str | None]],
+    until: datetime | None = None,
+    newest: int = 100,
 ) -> list[datetime]:
-    """Times, by the source's clock, of a source's newest heartbeats, in order: of those that were landed in the last
-    day in which it sent anything but rows. beats: kinds of events, and of which `type` (None: any) in their `info`."""
+    """Times, by the source's clock, of a source's newest heartbeats, in order: of those that were landed in the day
+    before `until` (None: the last day in which it sent anything but rows). beats: kinds of events, and of which `type`
+    (None: any) in their `info`."""
+    within = _day_before(until) if until else _last_day(config, source)
     of = (f"kind = {text(kind)}" + (f" AND info['type'] = {text(type_)}" if type_ else "") for kind, type_ in beats)
     found = queries.query(
         f"SELECT source_time FROM t WHERE source = {text(source.name)} AND ({' OR '.join(of)}) "
-        f"AND source_time IS NOT NULL AND {_last_day(config, source)} ORDER BY source_time DESC LIMIT {newest}",
+        f"AND source_time IS NOT NULL AND {within} ORDER BY source_time DESC LIMIT {newest}",
         t=tables.CONTROL_EVENTS.at(stores.lake(config)),
     )
     return sorted(row["source_time"] for row in found or [])
@@ -29,7 +35,11 @@ def _last_day(config: Config, source: Source) -> str:
     """Condition on the rows of control_events that were landed in the last day in which there are any: with it older
     files aren't read."""
     newest = queries.newest(tables.CONTROL_EVENTS.at(stores.lake(config)), "landed_at", source)
-    return f"landed_at >= TIMESTAMP '{newest - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}'" if newest else "false"
+    return _day_before(newest) if newest else "false"
+
+
+def _day_before(until: datetime) -> str:
+    return f"landed_at >= TIMESTAMP '{until - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}'"
 
 
 class Heard(NamedTuple):

@@ -126,6 +126,21 @@ def test_two_missed_heartbeats_of_the_database_are_told_while_its_capture_lives(
 
 
 @pytest.mark.broker
+def test_a_database_that_is_dead_for_days_stays_silent_until_it_is_heard(feed, tick):
+    config = feed("tencent_dts")
+    died = NOW - timedelta(days=3)
+    control(config, NAME, "heartbeat", every(20, died))
+    record(config, NOW)
+    for days in range(3):
+        control(config, NAME, "checkpoint", [died + timedelta(days=days, minutes=1)])
+        assert tick(config, NOW).metadata["state"].value == "database_silent"
+    # its heartbeats were turned off: for more than a day it has sent nothing else
+    control(config, NAME, "commit", [NOW - timedelta(minutes=10)])
+    control(config, NAME, "checkpoint", [NOW])
+    assert tick(config, NOW).metadata["state"].value == "quiet"
+
+
+@pytest.mark.broker
 def test_what_was_turned_off_long_ago_is_no_heartbeat(feed, tick):
     config = feed("debezium")
     control(config, NAME, "heartbeat", every(10, NOW - timedelta(days=3)))
