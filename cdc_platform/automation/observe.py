@@ -224,7 +224,7 @@ def _database_silent(config: Config, source: Source, heard: Heard) -> str | None
     if limit.seconds is None or known - database <= timedelta(seconds=limit.seconds):
         return None
     return (
-        f"nothing from the database for {age(database, known)}: the last came at {when(database)} "
+        f"nothing from the database for {age(database, known)}: the last landed at {when(database)} "
         f"(limit {duration(limit.seconds)}: {limit.why})"
     )
 

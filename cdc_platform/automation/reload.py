@@ -39,7 +39,7 @@ def reload(location: str | None) -> Reloaded:
         )
         info = client.reload_repository_location(location)
     except (DagsterGraphQLClientError, OSError) as error:
-        return Reloaded(False, f"{url} did not load {location} anew: {error}")
+        return Reloaded(False, f"{url} did not load {location} anew: {error.__cause__ or error}")
     if info.status == ReloadRepositoryLocationStatus.SUCCESS:
         return Reloaded(True, f"loaded {location} anew")
     return Reloaded(False, f"{location} could not be loaded: {info.message}")

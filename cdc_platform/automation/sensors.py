@@ -21,7 +21,8 @@ INTERVAL_S = 15
 REPEAT_S = 600
 """An unchanged heartbeat state is told again this often, so that the event log doesn't flood."""
 AGAIN_S = (60, 600)
-"""A run that didn't land what it was requested for is requested again: the first pause, doubled up to the longest."""
+"""A run that didn't land what it was requested for is requested again, and so is a reload of the code location that
+failed: the first pause, doubled up to the longest."""
 
 
 def all_sensors(naming: Naming, job: Any) -> list[dg.SensorDefinition]:
@@ -217,6 +218,13 @@ def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:
     return sensor
 
 
+def _failed_reload(cursor: str | None, digest: str) -> dict[str, Any]:
+    """How often a reload for these tables has failed, when to ask for it again, and what to say until then. The web
+    server may be carrying one out that took too long to be waited for: another one beside it would slow both down."""
+    kept = json.loads(cursor) if cursor and cursor.startswith("{") else {}
+    return kept if kept.get("digest") == digest else {"times": 0, "at": 0.0, "text": ""}
+
+
 def tables_sensor(naming: Naming) -> dg.SensorDefinition:
     """Has Dagster load the definitions anew when the lake's tables are others than those that have assets."""
     config = naming.config
@@ -235,9 +243,14 @@ def tables_sensor(naming: Naming) -> dg.SensorDefinition:
         digest = hashlib.sha256(json.dumps([*names, *(moved if any(moved) else ())]).encode()).hexdigest()[:16]
         if context.cursor == digest:
             return dg.SkipReason(f"the same {len(names)} tables")
+        failed = _failed_reload(context.cursor, digest)
+        if time.time() < failed["at"]:
+            return dg.SkipReason(failed["text"])
         origin = context.code_location_origin
         reloaded = reload.reload(origin.location_name if origin else None)
         text = f"{len(names)} tables, changed since the last look: {reloaded.text}"
-        return dg.SensorResult(skip_reason=dg.SkipReason(text), cursor=digest if reloaded.done else context.cursor)
+        times = failed["times"]
+        later = {"digest": digest, "times": times + 1, "at": time.time() + _pause(times), "text": text}
+        return dg.SensorResult(skip_reason=dg.SkipReason(text), cursor=digest if reloaded.done else json.dumps(later))
 
     return sensor

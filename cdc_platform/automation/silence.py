@@ -76,9 +76,7 @@ def _allowed(interval: float) -> int:
     return max(FLOOR_S, ceil(MISSED * interval))
 
 
-def _interval(
-    config: Config, source: Source, beats: tuple[Beat, ...], until: datetime | None = None
-) -> float | None:
+def _interval(config: Config, source: Source, beats: tuple[Beat, ...], until: datetime | None = None) -> float | None:
     """Seconds within which events of these kinds follow each other; None: too few have come."""
     times = heartbeat_times(config, source, [(b.kind, b.type) for b in beats], until) if beats else []
     gaps = sorted((b - a).total_seconds() for a, b in pairwise(times) if b > a)

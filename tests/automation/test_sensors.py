@@ -561,10 +561,25 @@ def test_a_reload_that_fails_is_tried_again_and_says_what_to_do(config, instance
     schema_history(config, ("shop-dts", "shop", "orders"))
     monkeypatch.delenv(reload.VARIABLE, raising=False)
     cursor, text = tables_tick(config, instance, None)
-    assert cursor is None
     assert "reload the code location in Dagster" in text
+    asked = []
+
+    def reloaded(location):
+        asked.append(location)
+        return reload.Reloaded(len(asked) == 3, f"time {len(asked)}")
+
+    monkeypatch.setattr("cdc_platform.automation.reload.reload", reloaded)
+    assert tables_tick(config, instance, cursor) == (cursor, text), "one that is under way isn't asked for once more"
+    now = time.time()
+    for passed, times in ((61, 1), (120, 1), (190, 2), (400, 2), (450, 3)):
+        monkeypatch.setattr(sensors.time, "time", lambda at=now + passed: at)
+        cursor, text = tables_tick(config, instance, cursor)
+        assert (len(asked), f"time {times}" in text) == (times, True)
+    assert tables_tick(config, instance, cursor) == (cursor, "the same 1 tables")
+    monkeypatch.undo()
     monkeypatch.setenv(reload.VARIABLE, "http://127.0.0.1:1")
-    assert "did not load" in reload.reload("cdc").text
+    told = reload.reload("cdc").text
+    assert "did not load" in told and "mutation" not in told
 
 
 def catch_up_tick(config: Config, instance: dg.DagsterInstance) -> ScheduleExecutionData:
