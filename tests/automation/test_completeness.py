@@ -250,7 +250,10 @@ def test_quiet_and_complete_reads_otherwise_than_quiet_and_held_back(shop: Confi
     up_to = f"quiet: no record for 9 minutes; complete up to {when(MIDNIGHT)}"
     assert text() == up_to
     assert text(reason="quarantine holds t/0/4") == f"{up_to}, held back: quarantine holds t/0/4"
-    assert text(reason="nothing comes by t/1", proven=False) == f"{up_to} (assumed: nothing comes by t/1)"
+    assert (
+        text(reason="nothing that tells a time comes by t/1", proven=False)
+        == f"{up_to} (assumed: nothing that tells a time comes by t/1)"
+    )
     behind = [{"db": "shop", "table": "orders", "reason": "stopped: no key"}]
     assert text(behind=behind) == f"{up_to}, 1 table up to an earlier time: stopped: no key"
     assert text(source_time=None, reason="no event of t/1 tells it").endswith(

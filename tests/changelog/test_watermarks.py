@@ -192,8 +192,8 @@ def test_the_earliest_partition_counts():
 
 
 def test_an_idle_partition_follows_what_others_told_before():
-    assert found({A: 900, B: 5}, before=700) == (at(700), False, "nothing comes by t/1")
-    assert found({A: 900, B: None, C: 3}, before=700) == (at(700), False, "nothing comes by t/1, u/0")
+    assert found({A: 900, B: 5}, before=700) == (at(700), False, "nothing that tells a time comes by t/1")
+    assert found({A: 900, B: None, C: 3}, before=700) == (at(700), False, "nothing that tells a time comes by t/1, u/0")
     assert found({A: 900, B: 800}, before=700) == (at(800), True, "")
     assert found({A: 900, B: 5, C: 600}, before=None) == (at(5), True, "")
 

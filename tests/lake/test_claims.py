@@ -50,7 +50,7 @@ def test_a_time_told_before_rests_on_no_less_than_it_did(config: Config, monkeyp
 
 def test_what_is_held_first_may_rely_on_idle_partitions():
     marks = Marks({A: at(900), B: at(100)}, at(700), frozenset())
-    assert earliest(marks, {A: (at(500), "held")}) == (at(500), False, "held; nothing comes by t/1")
+    assert earliest(marks, {A: (at(500), "held")}) == (at(500), False, "held; nothing that tells a time comes by t/1")
     assert earliest(marks, {A: (at(90), "held")}) == (at(90), True, "held")
 
 

@@ -108,7 +108,7 @@ def earlier_lake(config: Config, last: dict[str, Any]) -> None:
 
 
 def test_a_lake_of_an_earlier_version_tells_what_it_rests_on_from_its_next_run_on(config: Config, monkeypatch: Any):
-    earlier_lake(config, told(7, 500, None, proven=False, reason="nothing comes by t/1"))
+    earlier_lake(config, told(7, 500, None, proven=False, reason="nothing that tells a time comes by t/1"))
     assert watermarks.complete(WATERMARKS.at(stores.lake(config)), "s") is not None
     complete.delta_sql.ensure(WATERMARKS, WATERMARKS.at(stores.lake(config)))
     reached(config, 1, a=(9, 500), b=(4, 100))

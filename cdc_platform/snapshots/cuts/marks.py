@@ -56,7 +56,11 @@ def earliest(marks: Marks, held: Mapping[Where, tuple[datetime | None, str]]) ->
         )
     relied = [w for w in idle if (told := marks.now[w]) is None or told < found]
     why = [held[first][1]] if first in held else []
-    return found, not relied, "; ".join([*why, *([f"nothing comes by {_named(relied)}"] if relied else [])])
+    return (
+        found,
+        not relied,
+        "; ".join([*why, *([f"nothing that tells a time comes by {_named(relied)}"] if relied else [])]),
+    )
 
 
 def complete_by(
