@@ -146,8 +146,9 @@ def newest_record(config: Config, source: Source) -> Newest:
 
 def lag(ends: dict[Partition, tuple[int, int]], at: dict[Partition, int]) -> int:
     """Offsets in Kafka that haven't landed: records, or a few more where Kafka compacts or holds
-    transactions."""
-    return sum(max(0, end - max(begin, at.get(partition, begin))) for partition, (begin, end) in ends.items())
+    transactions. Of a partition that ends before what was landed (its topic was made again) all that it has."""
+    next_ = {partition: at.get(partition, begin) for partition, (begin, _) in ends.items()}
+    return sum(end - (max(begin, next_[p]) if next_[p] <= end else begin) for p, (begin, end) in ends.items())
 
 
 def heartbeat(config: Config, source: Source, now: datetime | None = None) -> Heartbeat:
@@ -224,7 +225,8 @@ def _database_silent(config: Config, source: Source, heard: Heard) -> str | None
     if limit.seconds is None or known - database <= timedelta(seconds=limit.seconds):
         return None
     return (
-        f"nothing from the database for {age(database, known)}: the last landed at {when(database)} "
+        f"what had landed by {when(known)} has nothing from the database for {age(database, known)}: the last landed "
+        f"at {when(database)} "
         f"(limit {duration(limit.seconds)}: {limit.why})"
     )
 
