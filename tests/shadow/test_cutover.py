@@ -28,7 +28,7 @@ from tests.oracle.session import DB
 from tests.shadow.test_run import ITEMS, without
 from tests.shadow.world import BY, OF, Pair
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle]
 
 
 class Killed(BaseException):

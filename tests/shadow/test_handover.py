@@ -22,7 +22,7 @@ from tests.shadow.test_cutover import Killed, filled
 from tests.shadow.test_run import ITEMS, without
 from tests.shadow.world import BY, OF, Pair
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle]
 
 
 def asked(w: Pair) -> Handover:

@@ -13,7 +13,7 @@ from cdc_platform.tables import SHADOW_DIFFERENCES
 from tests.shadow.test_run import ITEMS, named, without
 from tests.shadow.world import BY, OF
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle]
 
 
 class Killed(BaseException):

@@ -11,7 +11,7 @@ from cdc_platform.cli.attention import of_lake
 from cdc_platform.feeds.workload import Transaction
 from tests.shadow.world import BY, OF, Pair
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle]
 ITEMS = "(id int NOT NULL PRIMARY KEY, name varchar(40), price decimal(10,2), at datetime(3))"
 
 
