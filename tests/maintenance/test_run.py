@@ -113,8 +113,7 @@ def test_versions_are_readable_as_long_as_asked(spark: Any, tmp_path: Path) -> N
     assert DeltaTable(snapshot, version=before.version()).to_pyarrow_table()["v"].to_pylist() == ["first"]
     said = DeltaTable(snapshot).metadata().configuration
     assert said["delta.deletedFileRetentionDuration"] == said["delta.logRetentionDuration"] == "interval 1000 hours"
-    feed.config.maintenance.keep_hours = 168
-    maintain(feed.spark, feed.config, feed.source)
+    maintain(feed.spark, parse_config({**settings, "maintenance": {}}, tmp_path / "cdc.yaml"), feed.source)
     assert not {"delta.deletedFileRetentionDuration", "delta.logRetentionDuration"} & {
         *DeltaTable(snapshot).metadata().configuration
     }
