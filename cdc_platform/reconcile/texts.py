@@ -8,7 +8,7 @@ because a server gives NULL for a text over its max_allowed_packet). What compar
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -152,7 +152,7 @@ TEXTS: dict[str, Text] = {
     **dict.fromkeys(("text", "enum", "set"), _TEXT),
     **dict.fromkeys(("binary", "geometry"), _BINARY),  # geometry: MySQL's own bytes, SRID and WKB
     **dict.fromkeys(("date", "datetime", "timestamp"), _temporal(_NO_SUCH_DAY)),
-    "time": _temporal(None),
+    "time": replace(_temporal(None), frame=lambda c, _: _trimmed(c)),  # a text, with the digits of its column
     "decimal": Text(_decimal_sql, _decimal, _NUMBER),
     "float": Text(_float_sql, _float, _NUMBER, "CAST({c} * 1e0 AS CHAR)"),
 }

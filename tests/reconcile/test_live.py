@@ -80,7 +80,7 @@ ALL_TYPES: list[tuple[str, str, str, list[tuple[str, Any]]]] = [
             ("'1970-01-01 00:00:01'", datetime(1970, 1, 1, 0, 0, 1, **UTCTIME)),
         ],
     ),
-    ("tm", "time(6)", "string", [("'-838:59:59'", "-838:59:59"), ("'00:00:00.5'", "00:00:00.5"), ("NULL", None)]),
+    ("tm", "time(6)", "string", [("'-838:59:59'", "-838:59:59"), ("'00:00:00.5'", "00:00:00.500000"), ("NULL", None)]),
     ("c", "char(5)", "string", [("'a,b '", "a,b"), ("''", ""), ("NULL", None)]),
     ("g", "text charset gbk", "string", [("'中文'", "中文"), ("'N'", "N"), ("NULL", None)]),
     ("l", "text charset latin1", "string", [("'é'", "é"), ("'!'", "!"), ("' '", " ")]),
