@@ -109,8 +109,12 @@ def with_options(source: Source, options: Mapping[str, Any], key: str) -> Source
     ConfigErrors."""
     from cdc_platform.formats import FORMATS
 
-    merged = {k: v for k, v in {**source.options, **options}.items() if v is not None}
     model = FORMATS[source.format].options
+    merged = {
+        k: v
+        for k, v in {**source.options, **options}.items()
+        if v is not None or k not in model.model_fields  # which the model refuses
+    }
     try:
         model.model_validate(merged)
     except ValidationError as error:

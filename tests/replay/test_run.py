@@ -155,6 +155,8 @@ def test_what_cant_be_done_is_refused_before_spark_is_started(
     assert refused("--from", "t/0/9") == ("--from", ["up to t/0/5"]), "the last that is decoded"
     key, valid = refused("--options", "{decimal_handling: string}")
     assert key.startswith("--options") and "decimal_handling_mode" in valid
+    key, valid = refused("--options", "{decimal_handling_mode:string}")  # no blank: YAML reads a name without a value
+    assert key == "--options.decimal_handling_mode:string" and "decimal_handling_mode" in valid
     assert refused("--swap", "--from", "t/0/1") == ("--swap", ["without --from"])
     assert refused("--discard", "--swap") == ("--discard", ["without --swap"])
     assert refused("--discard", "--table", "d.t", "--from", "1")[1] == ["without --table", "without --from"]
