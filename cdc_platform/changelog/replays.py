@@ -109,8 +109,9 @@ def unknown(
     of = _candidates(spark, candidates, before)
     mine = _events(delta_sql.rows_of(spark, changes, files)).where("retold IS NULL OR NOT retold")
     mine = mine.join(F.broadcast(of), _within())
-    came = Window.partitionBy("run").orderBy("arrival", "row_index")
-    mine = mine.withColumn("prior", F.lag("arrival").over(came))
+    # Of the entry before: rows of one entry arrive at once.
+    came = Window.partitionBy("run").orderBy("arrival").rangeBetween(Window.unboundedPreceding, -1)
+    mine = mine.withColumn("prior", F.max("arrival").over(came))
     content = [*_PLACE, *_CONTENT, *_IMAGES]
     run = ["run", *(f"_{c}" for c in ("topic", "partition", "since", "first", "file", "pos"))]
     ours = mine.groupBy(*run, *content).agg(F.sort_array(F.collect_list(F.struct("arrival", "prior"))).alias("at"))
@@ -137,8 +138,7 @@ def unknown(
         run_, at = runs[row["run"]], row["first"]
         placed = at["file_no"] is not None and at["binlog_pos"] is not None
         place = (at["file_no"], int(at["binlog_pos"])) if placed else NO_POSITION
-        prior = None if at["prior"] is None or at["prior"] >= at["arrival"] else at["prior"]
-        found[run_] = Unknown(at["arrival"], place, prior, at["again"])
+        found[run_] = Unknown(at["arrival"], place, at["prior"], at["again"])
     return found
 
 

@@ -233,3 +233,19 @@ def test_a_lake_of_before_goes_on_behind_what_it_had(feed: Feed) -> None:
     feed.say(insert((9, 600), 1, "a"), insert((3, 100), 2, "b", lineage="2"))
     feed.catch_up()
     assert epochs(feed) == [1, 2]
+
+
+def test_an_unknown_row_of_an_entry_ends_a_replay_before_its_entry(feed: Feed) -> None:
+    """A row that was erased, say: those before it in its entry have come."""
+
+    def entry(offset: int, *values: str) -> list[dict[str, Any]]:
+        return [audit((1, 30), v, offset=offset, row_index=n) for n, v in enumerate(values)]
+
+    begun = [insert((1, 10), 1, "a"), audit((1, 20), "x")]
+    feed.say(*begun, *entry(50, "y"), audit((1, 40), "z", offset=51))
+    feed.catch_up()
+    feed.say(*({**e, "offset": 60 + n} for n, e in enumerate(begun)), *entry(70, "y", "unknown"))
+    feed.catch_up()
+    found = [v for (v,) in live(feed, "audit")]
+    assert (found.count("x"), found.count("unknown")) == (1, 1)
+    assert live(feed) == [(1, "a")]
