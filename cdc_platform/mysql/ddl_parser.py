@@ -33,10 +33,10 @@ from cdc_platform.mysql.ddl import (
     without_tdsql_extras,
 )
 from cdc_platform.mysql.ddl_columns import columns_of, source_name, with_bytes, without_backticks
-from cdc_platform.mysql.primary_keys import PrimaryKeys
+from cdc_platform.mysql.primary_keys import PrimaryKeys, verb
 from cdc_platform.mysql.readable import simplified
 from cdc_platform.mysql.said import swaps
-from cdc_platform.mysql.tokens import without_lists
+from cdc_platform.mysql.tokens import says, without_lists
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
 from cdc_platform.setup.packaged import setup_command
@@ -170,6 +170,8 @@ class _Model:
             yield from self._drop_database(at, db)
             return
         named = [self.folded(*name) for name in named_tables(statement)]
+        if _unless_there(statement) and not self._there.keys().isdisjoint(named):
+            return  # MySQL's binlog has it all the same (manual, "Replication of CREATE … IF NOT EXISTS Statements")
         before = dict(self.columns)
         problem = self._parse(statement)
         if problem is not None:
@@ -303,6 +305,11 @@ class _Model:
                 self.tables.removeTable(table.id())
                 yield Change(at, *name, None, "its database was dropped", gone=True, before=self.columns.pop(name))
         self._changed()
+
+
+def _unless_there(statement: Statement) -> bool:
+    """Whether it makes a table where none is."""
+    return verb(statement) == "CREATE" and says(statement.sql, "TABLE", "IF", "NOT", "EXISTS") > 0
 
 
 def _reason(error: Any) -> tuple[int, str]:

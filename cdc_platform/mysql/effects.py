@@ -24,7 +24,7 @@ Name = tuple[str, str]
 """(database, table)."""
 
 
-VERSION = 8
+VERSION = 9
 """To be raised where statements are read otherwise than before: what is kept of them is read anew then."""
 
 

@@ -135,6 +135,24 @@ def test_tables_that_begin_end_and_move():
     ]  # fmt: skip
 
 
+def test_a_table_that_is_there_is_not_made_if_it_is_asked_for_where_none_is():
+    """MySQL writes the statement into its binlog all the same (manual, "Replication of CREATE … IF NOT EXISTS
+    Statements")."""
+    assert moves(
+        "create table t (id int primary key, a int)", "create table u (z text)",
+        "create table if not exists t like u", "create table if not exists `d`.`t` (like u)",
+        "create table /*!32312 if not exists*/ t (k int)", "create table if not exists t frobnicate",
+        "create table if not exists v like u",
+    ) == [(0, None, "d.t"), (1, None, "d.u"), (6, None, "d.v")]  # fmt: skip
+    [*_, found] = of(
+        "create table t (id int primary key, a int)",
+        "create table u (z text)",
+        "create table if not exists t like u",
+        "alter table t add b int",
+    )
+    assert [(c.name, c.key) for c in found.columns] == [("id", True), ("a", False), ("b", False)]
+
+
 def test_what_mariadb_writes_around_a_statement_about_tables():
     settings = "set statement max_statement_time=10, sql_mode='x for y' for"
     assert moves(
