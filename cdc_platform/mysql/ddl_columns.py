@@ -40,6 +40,20 @@ def with_bytes(table: Any) -> Any:
     return edited.create()
 
 
+_UNTOLD = "__cdc_untold__"
+
+
+def with_default_charset(table: Any, charset: str) -> Any:
+    """A table with a character set for the columns to come. Those that are there keep theirs, told or not: the parsers
+    would give it to columns that tell none."""
+    given = table.edit().setDefaultCharsetName(charset).create()
+    edited = given.edit()
+    for column in table.columns():
+        if column.charsetName() is None and (now := given.columnWithName(column.name())).charsetName() is not None:
+            edited.updateColumn(now.edit().charsetName(_UNTOLD).create())
+    return edited.create()
+
+
 _BYTES = {
     name: AS_BINARY[plain]
     for name in (*AS_BINARY, *SYNONYMS)
@@ -57,7 +71,7 @@ def columns_of(table: Any, primary: bool) -> tuple[Column, ...]:
             c.isOptional(),
             c.defaultValueExpression().orElse(None),
             c.isGenerated() or c.isAutoIncremented(),
-            (c.charsetName() or "").lower() or None,
+            _charset(c),
         )
         for c in table.columns()
     ]
@@ -68,6 +82,11 @@ def columns_of(table: Any, primary: bool) -> tuple[Column, ...]:
         Column(name, type_, nullable and name not in key, name in key, default, computed, charset)
         for name, type_, nullable, default, computed, charset in told
     )
+
+
+def _charset(column: Any) -> str | None:
+    told = (column.charsetName() or "").lower()
+    return told if told not in ("", _UNTOLD) else None
 
 
 _ATTRIBUTES = ("unsigned", "signed", "zerofill")

@@ -32,7 +32,13 @@ from cdc_platform.mysql.ddl import (
     targets,
     without_tdsql_extras,
 )
-from cdc_platform.mysql.ddl_columns import columns_of, source_name, with_bytes, without_backticks
+from cdc_platform.mysql.ddl_columns import (
+    columns_of,
+    source_name,
+    with_bytes,
+    with_default_charset,
+    without_backticks,
+)
 from cdc_platform.mysql.primary_keys import PrimaryKeys, verb
 from cdc_platform.mysql.readable import simplified
 from cdc_platform.mysql.said import swaps
@@ -258,12 +264,12 @@ class _Model:
         return f"a DDL statement can't be read: {reasons[0]}" if reasons else None
 
     def _default_charset(self, statement: Statement, sql: str) -> None:
-        """Gives a table the character set of an ALTER for columns that tell none, those of the same statement, too: the
-        parsers leave it as it was."""
+        """Gives a table the character set of an ALTER for columns to come that tell none, those of the same statement,
+        too: the parsers leave it as it was."""
         charset = table_charset(with_charsets(sql))
         for db, table in named_tables(statement) if charset else ():
             if (there := self._there.get(self.folded(db, table))) is not None:
-                self.tables.overwriteTable(there.edit().setDefaultCharsetName(charset).create())
+                self.tables.overwriteTable(with_default_charset(there, charset))
                 self._changed()
 
     def _read(self, db: str, sql: str) -> list[str]:

@@ -153,6 +153,31 @@ def test_a_table_that_is_there_is_not_made_if_it_is_asked_for_where_none_is():
     assert [(c.name, c.key) for c in found.columns] == [("id", True), ("a", False), ("b", False)]
 
 
+def test_the_default_character_set_of_a_table_is_of_columns_to_come():
+    """(MySQL manual, "ALTER TABLE Statement", Changing the Character Set: CONVERT TO alone changes those that are
+    there.)"""
+    found = of(
+        "create table t (id int primary key, a text, e enum('p'))",
+        "alter table t default character set latin1",
+        "alter table t add c text, collate utf8mb3_bin, comment 'c'",
+        "alter table t default charset = binary",
+        "alter table t modify a varchar(9) character set utf8mb4, default charset gbk",
+        "alter table t modify e enum('p')",
+        "alter table t convert to character set latin1",
+        "alter table t charset binary, add d text",
+    )
+    told = [{n: (r.before, r.after, r.charset) for n, r in e.retyped.items()} for e in found]
+    assert told[:4] == [{}] * 4 and all(e.nothing for e in (found[1], found[3]))
+    assert [a.type for e in found for a in e.added] == ["text", "blob"]
+    assert told[4:] == [
+        {"a": ("text", "varchar(9)", None)},
+        {"e": ("enum('p')", "enum('p')", "gbk")},
+        {"a": ("varchar(9)", "varchar(9)", "latin1"), "e": ("enum('p')", "enum('p')", "latin1"),
+         "c": ("text", "text", "latin1")},
+        {},
+    ]  # fmt: skip
+
+
 def test_what_mariadb_writes_around_a_statement_about_tables():
     settings = "set statement max_statement_time=10, sql_mode='x for y' for"
     assert moves(
