@@ -4,11 +4,13 @@ IF [NOT] EXISTS (MariaDB): a clause about a column that is there, or isn't, does
 binlog all the same (`mysql_alter_table`: "ALTER can become NOOP"). The parsers read an ADD that does nothing as one
 that changes the column, and the others not at all.
 
-Columns that swap names (MySQL manual, "ALTER TABLE": "RENAME COLUMN … can swap names")."""
+Names that one column gives away and another gets (MySQL manual, "ALTER TABLE": "RENAME COLUMN … can swap names")."""
 
 from collections.abc import Collection, Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
-from cdc_platform.mysql.ddl import plain_name
+from cdc_platform.mysql.ddl import plain_name, targets
 from cdc_platform.mysql.tokens import NO_COLUMN, Token, tokens
 
 _CLAUSES = {
@@ -92,30 +94,106 @@ def _clauses(found: list[Token], plain: list[int]) -> Iterator[list[int]]:
 _MEANWHILE = "`__cdc_renamed_{}`"
 
 
+class _Clause(NamedTuple):
+    """A clause from its verb on. kind: one of `_ORDER`. gives, takes: the name that it frees, and the one that a column
+    gets by it, in lower case (empty: none); place: where the latter stands in `tokens`."""
+
+    kind: str
+    tokens: list[Token]
+    gives: str = ""
+    takes: str = ""
+    place: int = 0
+
+    @property
+    def words(self) -> list[str]:
+        return [t.text.upper() if t.kind == "word" else "" for t in self.tokens]
+
+
+_ORDER = ("key", "drop", "change", "renamed", "add", "other")
+"""Kinds of clauses, as they can be done one after the other."""
+
+
 def untangled(sql: str) -> str | None:
-    """The ALTER TABLE with names of its own for renamed columns, until all of them are free. None: it also says behind
-    which column one stands, and nothing tells which of the two that have had a name is meant."""
-    found = tokens(sql, gaps=True)
-    plain = [i for i, t in enumerate(found) if t.kind != "gap"]
-    if any(found[i].kind == "word" and found[i].text.upper() == "AFTER" for i in plain):
+    """The ALTER TABLE, or one that does the same clause by clause. Columns that it drops or renames are those from
+    before the statement, also where another one takes the name earlier in it (`mysql_prepare_alter_table`): drops come
+    first then, renamed columns have names of their own until all are free, new columns come behind them. None: it also
+    says where a column stands in a way that this would change, or that is told by such a name."""
+    if "," not in sql or not (of_table := list(targets(sql))) or tokens(sql)[0].text.upper() != "ALTER":
+        return sql
+    behind = of_table[0][1]
+    found = [_clause(c) for c in _parts(tokens(sql[behind:], gaps=True))]
+    if not any(_too_early(c, found[i + 1 :], found) for i, c in enumerate(found)):
+        return sql
+    given = {c.gives for c in found if c.gives}
+    taken = given | {c.takes for c in found if c.kind == "change"}
+    if not _places_stay(found, taken) or any(_of_default(c) in given for c in found):
         return None
-    texts, then = [t.text for t in found], []
-    last = plain[-1]
-    for clause in _clauses(found, plain):
-        words = [found[i].text.upper() if found[i].kind == "word" else "" for i in clause]
-        verb = next(
-            (at for at, w in enumerate(words) if w == "CHANGE" or words[at : at + 2] == ["RENAME", "COLUMN"]), None
-        )
-        if clause:
-            last = clause[-1]
-        if verb is None:
-            continue
-        old = verb + (2 if words[verb + 1 : verb + 2] == ["COLUMN"] else 1)
-        new = old + (1 if words[verb] == "CHANGE" else 2)  # RENAME COLUMN a TO b
-        if new >= len(clause):
-            return None
-        meanwhile = _MEANWHILE.format(len(then))
-        then.append(f", RENAME COLUMN {meanwhile} TO {texts[clause[new]]}")
-        texts[clause[new]] = meanwhile
-    texts[last] += "".join(then)
-    return "".join(texts)
+    then: list[_Clause] = []
+    for i, c in enumerate(found):
+        if c.kind == "change" and c.takes:
+            name = Token("quoted", _MEANWHILE.format(len(then)))
+            back = tokens(f"RENAME COLUMN {name.text} TO {c.tokens[c.place].text}", gaps=True)
+            then.append(_Clause("renamed", back))
+            found[i] = c._replace(tokens=[*c.tokens[: c.place], name, *c.tokens[c.place + 1 :]])
+    ordered = sorted([*found, *then], key=lambda c: _ORDER.index(c.kind))
+    return f"{sql[:behind]} " + ", ".join("".join(t.text for t in c.tokens) for c in ordered)
+
+
+def _too_early(clause: _Clause, later: list[_Clause], found: list[_Clause]) -> bool:
+    """Whether it takes a name that isn't free until later, or may be of a key that has such a name."""
+    given = {c.gives for c in later}
+    key = clause.kind == "other" and clause.words[0] == "ADD"
+    return bool(given & ({c.takes for c in found} if key else {clause.takes}) - {""})
+
+
+def _parts(found: list[Token]) -> Iterator[list[Token]]:
+    """The tokens of each clause, with the gaps within it."""
+    plain = [i for i, t in enumerate(found) if t.kind != "gap"]
+    for part in _clauses(found, plain):
+        waits = (
+            {"WAIT": 2, "NOWAIT": 1}.get(found[part[0]].text.upper(), 0) if part else 0
+        )  # MariaDB's, before the first
+        if len(part) > waits:
+            yield found[part[waits] : part[-1] + 1]
+
+
+def _clause(found: list[Token]) -> _Clause:
+    plain = [i for i, t in enumerate(found) if t.kind != "gap"]
+    words = [found[i].text.upper() if found[i].kind == "word" else "" for i in plain]
+    verb = words[0]
+    at = 2 if words[1:2] == ["COLUMN"] else 1
+    at += next((len(asks) for asks in _ASKS if words[at : at + len(asks)] == asks), 0)
+    new = at + {"CHANGE": 1, "RENAME": 2}.get(verb, 0)  # CHANGE a b …, RENAME COLUMN a TO b
+    of_column = verb in _VERBS and new < len(plain) and found[plain[at]].kind in ("word", "quoted")
+    if not of_column or words[at].lower() in NO_COLUMN or (verb == "RENAME" and words[1] != "COLUMN"):
+        return _Clause("key" if words[:2] == ["DROP", "PRIMARY"] else "other", found)
+    gives, takes = (plain_name(found[plain[i]].text).lower() for i in (at, new))
+    if verb in ("CHANGE", "RENAME") and gives != takes:
+        return _Clause("change", found, gives, takes, plain[new])
+    return {
+        "DROP": _Clause("drop", found, gives=gives),
+        "ADD": _Clause("add", found, takes=takes),
+    }.get(verb, _Clause("change", found))
+
+
+_VERBS = ("DROP", "ADD", "CHANGE", "RENAME", "MODIFY")
+_ASKS = (["IF", "NOT", "EXISTS"], ["IF", "EXISTS"])
+
+
+def _places_stay(found: list[_Clause], names: Collection[str]) -> bool:
+    """Whether columns come to stand where the statement says, also if all that change come before all that are new."""
+    placed = [c for c in found if not {"FIRST", "AFTER"}.isdisjoint(c.words)]
+    if any(c.kind != "add" for c in placed):
+        return not any(c.kind == "add" or "AFTER" in c.words for c in placed)
+    plain = [[t for t in c.tokens if t.kind != "gap"] for c in placed]
+    pairs = [pair for p in plain for pair in pairwise(p)]
+    return not any(a.text.upper() == "AFTER" and plain_name(b.text).lower() in names for a, b in pairs)
+
+
+def _of_default(clause: _Clause) -> str:
+    """The column of an ALTER [COLUMN] … SET or DROP DEFAULT."""
+    plain = [t for t in clause.tokens if t.kind != "gap"]
+    if plain[0].text.upper() != "ALTER":
+        return ""
+    at = 2 if plain[1].text.upper() == "COLUMN" else 1
+    return plain_name(plain[at].text).lower() if at < len(plain) else ""

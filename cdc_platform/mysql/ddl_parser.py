@@ -41,7 +41,6 @@ from cdc_platform.mysql.ddl_columns import (
 )
 from cdc_platform.mysql.primary_keys import PrimaryKeys, verb
 from cdc_platform.mysql.readable import simplified
-from cdc_platform.mysql.said import swaps
 from cdc_platform.mysql.tokens import says, without_lists
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
@@ -56,6 +55,9 @@ _KEPT = 4
 _ROOM = 4_000_000
 """Characters of statements in all lists that can go on: of each Java keeps some 20 bytes, and has 256 MB."""
 _IF_EXISTS = re.compile(r"\bEXISTS\b", re.IGNORECASE)
+_TANGLED = (
+    "a column takes the name of one that is renamed or dropped later in the statement, and columns are given places"
+)
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
 
 
@@ -254,8 +256,9 @@ class _Model:
             sql = f"{found[1]}{sql[found.end() :]}"
             for db, table in named_tables(Statement(statement.db, sql)):
                 self._forget(self.folded(db, table))
-        if swaps(sql):
-            sql = untangled(sql) or sql
+        if (ordered := untangled(sql)) is None:
+            return _TANGLED
+        sql = ordered
         if self.fold:  # the parsers' model folds names of tables, not those of databases
             for start, end, _, _ in list(targets(sql)):
                 sql = sql[:start] + sql[start:end].lower() + sql[end:]

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql import ddl, defaults, foreign_keys
-from cdc_platform.mysql.alter_clauses import untangled
 from cdc_platform.mysql.charsets import may_lack
 from cdc_platform.mysql.ddl import GAP, Change, Column, Statement, named_tables, plain_name
 from cdc_platform.mysql.readable import with_backticks
-from cdc_platform.mysql.said import Said, swaps
+from cdc_platform.mysql.said import Said
 from cdc_platform.mysql.tokens import says, tokens
 from cdc_platform.mysql.types import parse_type
 
@@ -198,9 +197,6 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
     if before is None or to.columns is None:
         return Effect(to.at, name, after, unknown=to.reason or "what the table was before isn't known")
     text = Said(statement.sql)
-    if swaps(statement.sql) and untangled(statement.sql) is None:
-        why = "a column takes the name of one that is renamed later in the statement, and one stands AFTER another"
-        return Effect(to.at, name, after, unknown=why)
     old, new = {c.name.lower(): c for c in before}, {c.name.lower(): c for c in to.columns}
     renamed = {a: b for a, b in text.renames if a in old and b in new}
     stays = [n for n in old if n in new and n not in renamed and n not in renamed.values() and n not in text.drops]

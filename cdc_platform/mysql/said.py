@@ -26,12 +26,6 @@ class Said:
                 self.generates = True
 
 
-def swaps(sql: str) -> bool:
-    """Whether a column gets the name of one that gives it away later in the statement."""
-    renames = Said(sql).renames
-    return any(b in {a for a, _ in renames[i + 1 :]} - {a for a, _ in renames[:i]} for i, (_, b) in enumerate(renames))
-
-
 _IF_EXISTS = rf"(?:IF{GAP}+EXISTS{GAP}+)?"
 _SAYS = re.compile(
     r"'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|/\*(?!!).*?\*/|(?:--\s|\#)[^\n]*"
