@@ -39,6 +39,7 @@ from cdc_platform.mysql.ddl_columns import (
     with_default_charset,
     without_backticks,
 )
+from cdc_platform.mysql.indexes import key_at_stake
 from cdc_platform.mysql.primary_keys import PrimaryKeys, verb
 from cdc_platform.mysql.readable import simplified
 from cdc_platform.mysql.tokens import says, without_lists
@@ -183,7 +184,7 @@ class _Model:
         before = dict(self.columns)
         problem = self._parse(statement)
         if problem is not None:
-            for name in named:
+            for name in named or self._of_index(statement):
                 self._forget(name)
                 yield Change(at, *name, None, problem, before=before.get(name))
             return
@@ -197,6 +198,12 @@ class _Model:
                 yield Change(at, *name, None, why, gone=True, before=before.get(name))
             else:
                 yield Change(at, *name, self.columns[name], before=before.get(name))
+
+    def _of_index(self, statement: Statement) -> list[tuple[str, str]]:
+        """The table whose key a statement about an index may have changed: one with a PRIMARY KEY keeps that."""
+        if (table := key_at_stake(statement)) is None or (name := self.folded(*table)) not in self._there:
+            return []
+        return [] if name in self.primary and verb(statement) == "CREATE" else [name]
 
     def there(self, statement: Statement) -> frozenset[tuple[str, str]]:
         """Tables that it names, as far as they are there."""
@@ -218,7 +225,8 @@ class _Model:
         """Tables that the statement changed, as they are after it; None for those that are gone."""
         changed = self._changed()
         came, gone = ({n for n, t in changed.items() if (t is None) is is_gone} for is_gone in (False, True))
-        for name in self.primary.apply(statement, came, gone):
+        replaced = self._of_index(statement) if OR_REPLACE.match(statement.sql) else []
+        for name in {*self.primary.apply(statement, came, gone), *replaced}:
             if name in self._there:
                 self.tables.overwriteTable(self._there[name].edit().setPrimaryKeyNames(self._none).create())
         for table in changed.values():

@@ -276,6 +276,37 @@ def test_what_cannot_be_read_is_unknown_and_ends_nothing():
     ]
 
 
+INDEXES = {
+    "create or replace unique index u on t (a)": ("no key", "id"),
+    "create or replace index if not exists `u` using btree on `d` . `t` (b)": ("no key", "id"),
+    "/* x */ create or replace unique index i on t (a) wait 5": ("no key", "id"),
+    "create unique index i on t (frobnicate everything)": ("unknown", "id"),
+    "drop index u on t frobnicate": ("unknown", "id"),
+    "create or replace unique index i on p (a)": ("b", "id"),
+    "create unique index i on p (frobnicate everything)": ("b", "id"),
+    "create index i on t (frobnicate everything)": ("b", "id"),
+    "create or replace unique index i on other.t (a)": ("b", "id"),
+    "create unique index i on t (a)": ("b", "id"),
+}
+
+
+def test_an_index_by_which_rows_may_not_be_told_apart_any_more():
+    """What is replaced, or can't be read, may be the table's key. One with a PRIMARY KEY keeps that."""
+    made = (
+        "create table t (a int not null, b int not null, unique u (b))",
+        "create table p (id int primary key, a int)",
+    )
+    behind = ("alter table t add c int", "alter table p add c int")
+    sql = [(f"d{i}", s.replace("`d`", f"`d{i}`")) for i, x in enumerate(INDEXES) for s in (*made, x, *behind)]
+    found = {(e.after, e.at % 5): e for e in effects([Statement(*s) for s in sql])}
+    for i, (x, expected) in enumerate(INDEXES.items()):
+        ends = [found[(f"d{i}", table), at] for table, at in (("t", 3), ("p", 4))]
+        told = ["unknown" if e.unknown else ", ".join(c.name for c in e.columns if c.key) or "no key" for e in ends]
+        assert tuple(told) == expected, x
+        changed = found.get(((f"d{i}", "t"), 2))
+        assert (changed is None or changed.nothing) is (expected[0] == "b"), x
+
+
 ROWS = {
     "drop partition p0": ["d.t"],
     "truncate partition all": ["d.t"],
