@@ -277,8 +277,9 @@ class _Model:
     def _default_charset(self, statement: Statement, sql: str) -> None:
         """Gives a table the character set of an ALTER for columns to come that tell none, those of the same statement,
         too: the parsers leave it as it was."""
-        charset = table_charset(with_charsets(sql))
-        for db, table in named_tables(statement) if charset else ():
+        if not (charset := table_charset(with_charsets(sql))):
+            return
+        for db, table in named_tables(statement):
             if (there := self._there.get(self.folded(db, table))) is not None:
                 self.tables.overwriteTable(with_default_charset(there, charset))
                 self._changed()
