@@ -1,11 +1,12 @@
 """Which tables have a PRIMARY KEY. Debezium's model calls the first unique key primary where there is none, and keeps
-it when its index is dropped or its column takes NULL: rows that are none would pass for one."""
+it when its index is dropped or its column takes NULL, and a primary one that is dropped by its name: rows that are none
+would pass for one."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
 
 from cdc_platform.mysql.ddl import GAP, Statement, index_dropped_on, named_tables, tables_there_before
-from cdc_platform.mysql.tokens import says
+from cdc_platform.mysql.tokens import says, tokens
 
 Name = tuple[str, str]
 _VERB = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?(\w+)", re.DOTALL)
@@ -15,6 +16,23 @@ def verb(statement: Statement) -> str:
     """CREATE, ALTER, …; empty: it begins with no word."""
     found = _VERB.match(statement.sql)
     return found[1].upper() if found is not None else ""
+
+
+def drops_by_name(sql: str) -> bool:
+    """Whether it drops the PRIMARY KEY as an index or constraint of its name, which is one of no other."""
+    words = [t.text.upper() for t in tokens(sql)]
+    return any(
+        words[at] in _INDEX and words[at - 1] == "DROP" and _behind_if_exists(words, at + 1) in _NAMED_PRIMARY
+        for at in range(1, len(words))
+    )
+
+
+_INDEX = ("INDEX", "KEY", "CONSTRAINT")
+_NAMED_PRIMARY = ("`PRIMARY`", '"PRIMARY"')
+
+
+def _behind_if_exists(words: list[str], at: int) -> str:
+    return "".join(words[at + 2 : at + 3] if words[at : at + 2] == ["IF", "EXISTS"] else words[at : at + 1])
 
 
 class PrimaryKeys:
@@ -41,13 +59,15 @@ class PrimaryKeys:
         elif len(named) == 1 and named[0] in gone and came:
             self._move(named[0], next(iter(came)))
         self._names -= {*gone}
+        changed = {*came, *self._named(index_dropped_on(statement))}
         unmade = says(statement.sql, "DROP", "PRIMARY")
         if says(statement.sql, "PRIMARY") > unmade:
             self._names |= {*came}
-        elif unmade:
-            self._names -= {*came}
-        elif any(says(statement.sql, "DROP", word) for word in ("INDEX", "KEY", "CONSTRAINT")):
-            yield from {*came, *self._named(index_dropped_on(statement))} - self._names
+            return
+        if unmade or drops_by_name(statement.sql):
+            self._names -= changed
+        if any(says(statement.sql, "DROP", word) for word in _INDEX):
+            yield from changed - self._names
 
     def _named(self, names: list[Name]) -> list[Name]:
         return [(self._folded(db), self._folded(table)) for db, table in names]

@@ -206,6 +206,16 @@ KEYS = [
     ("u", "create or replace table u (b int not null, unique (b))", ["b"]),
     ("u", "alter table u modify b int", []),
     ("u", "alter table u add constraint c primary key if not exists (b), add d int", ["b"]),
+    ("u", "drop index `PRIMARY` on u", []),
+    ("u", "alter table u add e int", []),
+    ("u", "alter table u add primary key (d)", ["d"]),
+    ("u", "drop index u on u", ["d"]),
+    ("u", "alter table u drop key `Primary`, add unique v (b)", []),
+    ("u", "alter table u add primary key (d)", ["d"]),
+    ("u", "alter table u drop constraint if exists `PRIMARY`, add primary key (b)", ["b"]),
+    ("u", 'alter table u drop index "PRIMARY"', []),
+    ("n", "create table n (a int primary key)", ["a"]),
+    ("n", "alter table n drop constraint `primary`", []),
 ]
 
 
