@@ -37,6 +37,9 @@ def tokens(sql: str, gaps: bool = False) -> list[Token]:
 
 def says(sql: str, *words: str) -> int:
     """How often the statement has these words (upper case) in a row, outside quotes and comments."""
+    upper = sql.upper()
+    if not all(word in upper for word in words):
+        return 0
     said = [t.text.upper() if t.kind == "word" else "" for t in tokens(sql)]
     return sum(tuple(said[i : i + len(words)]) == words for i in range(len(said)))
 

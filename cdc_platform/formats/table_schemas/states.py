@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cdc_platform.errors import ConfigError
+from cdc_platform.formats.table_schemas.listed_keys import ListedKeys
 from cdc_platform.formats.table_schemas.options import SchemaOptions
 from cdc_platform.formats.table_schemas.places import Place, in_order
 from cdc_platform.formats.table_schemas.table_changes import TableChange, create_table, read_changes
@@ -73,10 +74,19 @@ def _states(seen: list[_Seen], fold: bool | None) -> States:
         fold = folds([s.statement for s in seen], ())
     if not any(s.changes for s in seen):  # a connector of a version that never lists tables
         seen = [s._replace(changes=None) for s in seen]
+    seen = list(_with_keys(seen, ListedKeys(str.lower if fold else str)))
     # What names no table by itself (a GRANT, the SET of a dump) needs no parser.
     bare = any(s.at is not None and s.changes is None and ddl.named_tables(s.statement) for s in seen)
     found = list(_parsed(seen, fold) if bare else _listed(seen, fold))
     return {"fold": fold, "states": found}
+
+
+def _with_keys(seen: Iterable[_Seen], keys: ListedKeys) -> Iterator[_Seen]:
+    for s in seen:
+        if s.changes is not None:
+            yield s._replace(changes=tuple(keys.of(s.statement, s.changes)))
+        else:
+            yield s._replace(changes=tuple(keys.after(s.statement)) or None)
 
 
 def _listed(seen: Sequence[_Seen], fold: bool) -> Iterator[dict[str, Any]]:
@@ -111,7 +121,9 @@ def _parsed(seen: Sequence[_Seen], fold: bool) -> Iterator[dict[str, Any]]:
             names = [*filter(None, [change.before]), (change.db, change.table)]
             made = [ddl.Statement(db, f"DROP TABLE {ddl.quoted_name(table)}") for db, table in names]
             if change.columns is not None:
-                made.append(ddl.Statement(change.db, create_table(change.table, change.columns)))
+                made.append(
+                    ddl.Statement(change.db, create_table(change.table, change.columns, primary=change.primary))
+                )
             texts += [s._replace(statement=statement) for statement in made]
     for c in ddl.history(tuple(s.statement for s in texts), fold):
         s = texts[c.at]

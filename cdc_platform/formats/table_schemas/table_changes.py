@@ -17,13 +17,16 @@ _TABLE_ID = re.compile(rf"{_PART}(?:\.{_PART})?(?:\.{_PART})?")
 
 class TableChange(NamedTuple):
     """A table after a statement. `columns` None: it is gone; else [{"name", "type", "key"}, …]. `before`: its name
-    before, of a rename. `creates`: the statement made it, so that it was as new before, too."""
+    before, of a rename. `creates`: the statement made it, so that it was as new before, too. `nullable`: columns that take
+    NULL; `primary`: whether its key is known to be its PRIMARY KEY (`listed_keys`)."""
 
     db: str
     table: str
     columns: tuple[dict[str, Any], ...] | None
     before: tuple[str, str] | None = None
     creates: bool = False
+    nullable: frozenset[str] = frozenset()
+    primary: bool = False
 
 
 def read_changes(text: str) -> tuple[TableChange, ...] | None:
@@ -50,7 +53,12 @@ def _change(change: Any) -> TableChange | None:
     kind = str(change.get("type", "")).upper()
     gone = kind == "DROP" or not change.get("table")
     columns = None if gone else tuple(columns_of(change["table"], db, table))
-    return TableChange(db, table, columns, names[0] if len(names) > 1 else None, kind == "CREATE")
+    nullable = frozenset() if gone else frozenset(c["name"] for c in change["table"]["columns"] if _takes_null(c))
+    return TableChange(db, table, columns, names[0] if len(names) > 1 else None, kind == "CREATE", nullable)
+
+
+def _takes_null(column: dict[str, Any]) -> bool:
+    return column.get("optional") is True
 
 
 def named(change: Any) -> list[tuple[str, str]]:
@@ -70,7 +78,7 @@ def columns_of(table: dict[str, Any], db: str, name: str) -> list[dict[str, Any]
     return [
         {
             **{"name": c["name"], "type": _type_of(c), "key": None if keys is None else c["name"] in keys},
-            **({"default": True} if c.get("optional") is True and c.get("defaultValueExpression") is not None else {}),
+            **({"default": True} if _takes_null(c) and c.get("defaultValueExpression") is not None else {}),
         }
         for c in table["columns"]
     ]
@@ -115,10 +123,11 @@ def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str
     return text
 
 
-def create_table(table: str, columns: Iterable[dict[str, Any]]) -> str:
-    """The CREATE TABLE statement of such columns."""
+def create_table(table: str, columns: Iterable[dict[str, Any]], *, primary: bool = True) -> str:
+    """The CREATE TABLE statement of such columns; `primary`: whether their key is a PRIMARY KEY, else a unique one."""
     columns = list(columns)
-    parts = [f"{quoted_name(c['name'])} {c['type'] or 'longtext'}" for c in columns]
+    unique = "" if primary else " NOT NULL"
+    parts = [f"{quoted_name(c['name'])} {c['type'] or 'longtext'}{unique if c['key'] else ''}" for c in columns]
     if key := [quoted_name(c["name"]) for c in columns if c["key"]]:
-        parts.append(f"PRIMARY KEY ({', '.join(key)})")
+        parts.append(f"{'PRIMARY' if primary else 'UNIQUE'} KEY ({', '.join(key)})")
     return f"CREATE TABLE {quoted_name(table)} ({', '.join(parts)})"
