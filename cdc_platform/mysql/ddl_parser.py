@@ -42,6 +42,7 @@ from cdc_platform.mysql.ddl_columns import (
 from cdc_platform.mysql.indexes import key_at_stake
 from cdc_platform.mysql.primary_keys import PrimaryKeys, verb
 from cdc_platform.mysql.readable import simplified
+from cdc_platform.mysql.system_versions import SystemVersions
 from cdc_platform.mysql.tokens import says, without_lists
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
@@ -163,6 +164,7 @@ class _Model:
             )
             self.tables = jvm.io.debezium.relational.Tables(fold)
             self.primary = PrimaryKeys(self._folded)
+            self.versioned = SystemVersions(self._folded)
             self._none = jvm.java.util.ArrayList()
             self._there: dict[tuple[str, str], Any] = {}  # the same; to ask Java for all at each statement is slow
             self.columns: dict[tuple[str, str], tuple[Column, ...]] = {}  # of the same
@@ -196,6 +198,8 @@ class _Model:
             if table is None:
                 why = "the table was dropped or renamed"
                 yield Change(at, *name, None, why, gone=True, before=before.get(name))
+            elif name in self.versioned:
+                yield Change(at, *name, None, self.versioned.why(*name), before=before.get(name))
             else:
                 yield Change(at, *name, self.columns[name], before=before.get(name))
 
@@ -226,6 +230,7 @@ class _Model:
         changed = self._changed()
         came, gone = ({n for n, t in changed.items() if (t is None) is is_gone} for is_gone in (False, True))
         replaced = self._of_index(statement) if OR_REPLACE.match(statement.sql) else []
+        self.versioned.apply(statement, came, gone)
         for name in {*self.primary.apply(statement, came, gone), *replaced}:
             if name in self._there:
                 self.tables.overwriteTable(self._there[name].edit().setPrimaryKeyNames(self._none).create())

@@ -238,3 +238,28 @@ def test_each_column_of_a_list_has_its_own_attributes():
         ("c", False, None, False),
         ("n", True, None, True),
     ]
+
+
+VERSIONS = [
+    ("v", "create table v (a int primary key, b int) with system versioning", None),
+    ("v", "alter table v add c int", None),
+    ("l", "create table l like v", None),
+    ("o", "create table o (a int without system versioning)", ["a"]),
+    ("w", "rename table v to w", None),
+    ("w", "alter table w drop system versioning, drop c", ["a", "b"]),
+    ("w", "alter table w add d int comment 'with system versioning'", ["a", "b", "d"]),
+    ("w", "alter table w add system versioning", None),
+    ("w", "create or replace table w (a int)", ["a"]),
+    ("c", "create table c (a int, b int /*M!100301 with system versioning */)", None),
+    ("p", """create table p (a int, s timestamp(6) generated always as row start, e timestamp(6) generated always as row
+     end, period for system_time (s, e)) with system versioning""", None),
+]  # fmt: skip
+
+
+def test_a_table_with_system_versioning_is_none_whose_rows_can_be_told():
+    changes = history(tuple(Statement("d", sql) for _, sql, _ in VERSIONS))
+    for at, (table, sql, expected) in enumerate(VERSIONS):
+        [found] = [c for c in changes if c.at == at and c.table == table]
+        assert found.columns is None if expected is None else [c.name for c in found.columns] == expected, sql
+        if expected is None:
+            assert f"d.{table} has SYSTEM VERSIONING" in found.reason and "tables.exclude" in found.reason

@@ -14,7 +14,7 @@ READ = {
     "CREATE TABLE t (a TEXT COLUMN_FORMAT COMPRESSED WITH COMPRESSION_DICTIONARY d)": "a text",
     "CREATE TABLE t (a POINT REF_SYSTEM_ID=1, b GEOMETRY SRID 4326, c INET6)": "a point, b geometry, c inet6",
     "CREATE TABLE t (a INT, s DATE, PERIOD FOR p(s, s), UNIQUE (a, p WITHOUT OVERLAPS))": "a int, s date",
-    "CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING, b INT) WITH SYSTEM VERSIONING": "a int, b int",
+    "CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING, b INT)": "a int, b int",
     "CREATE TABLE t (a INT ENGINE_ATTRIBUTE='{}') AUTOEXTEND_SIZE=4M": "a int",
     "CREATE TABLE t (a VARCHAR2(10), b NUMBER(10,2), c NUMBER, d CLOB, e RAW(9))": (
         "a varchar(10), b decimal(10,2), c double, d longtext, e varbinary(9)"
@@ -41,7 +41,6 @@ READ = {
     "ALTER TABLE t CHANGE a `a b` INET6 FIRST": "a b inet6, id int, b int",
     "ALTER TABLE t ADD COLUMN IF NOT EXISTS (x INET6, y INT)": "id int, a int, b int, x inet6, y int",
     "ALTER TABLE t ADD s DATE, ADD e DATE, ADD PERIOD FOR p(s, e)": "id int, a int, b int, s date, e date",
-    "ALTER TABLE t ADD SYSTEM VERSIONING": "id int, a int, b int",
     "ALTER TABLE t DROP SYSTEM VERSIONING, DROP COLUMN b": "id int, a int",
     'CREATE TABLE "t" ("id" INT, "a""`b" VARCHAR(9) COMMENT \'x\', PRIMARY KEY ("id"))': 'id int, a"`b varchar(9)',
     'ALTER TABLE "t" ADD "c" INET6 AFTER "a"': "id int, a int, c inet6, b int",

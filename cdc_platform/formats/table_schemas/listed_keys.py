@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from cdc_platform.formats.table_schemas.table_changes import TableChange
 from cdc_platform.mysql.ddl import Statement, named_tables, quoted_name
-from cdc_platform.mysql.primary_keys import Name, PrimaryKeys, verb
+from cdc_platform.mysql.marked_tables import Name, verb
+from cdc_platform.mysql.primary_keys import PrimaryKeys
 
 
 class ListedKeys:

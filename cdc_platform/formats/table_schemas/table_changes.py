@@ -17,8 +17,8 @@ _TABLE_ID = re.compile(rf"{_PART}(?:\.{_PART})?(?:\.{_PART})?")
 
 class TableChange(NamedTuple):
     """A table after a statement. `columns` None: it is gone; else [{"name", "type", "key"}, …]. `before`: its name
-    before, of a rename. `creates`: the statement made it, so that it was as new before, too. `nullable`: columns that take
-    NULL; `primary`: whether its key is known to be its PRIMARY KEY (`listed_keys`)."""
+    before, of a rename. `creates`: the statement made it, so that it was as new before, too. `nullable`: columns that
+    take NULL; `primary`: whether its key is known to be its PRIMARY KEY (`listed_keys`)."""
 
     db: str
     table: str
