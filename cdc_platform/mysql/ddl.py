@@ -220,10 +220,11 @@ _SQL_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1
 
 
 def unescaped(text: str, quote: str) -> str:
-    """What a literal that stood in these quotes says."""
+    r"""What a literal that stood in these quotes says: `\%` and `\_` are what they look like (MySQL manual, "String
+    Literals": outside of pattern-matching contexts)."""
     return re.sub(
         rf"{quote}{quote}|\\(.)",
-        lambda m: quote if m[1] is None else _SQL_ESCAPES.get(m[1], m[1]),
+        lambda m: quote if m[1] is None else m[0] if m[1] in "%_" else _SQL_ESCAPES.get(m[1], m[1]),
         text,
         flags=re.DOTALL,
     )

@@ -111,7 +111,8 @@ def _type_text(column: Any) -> str:
         labels = list(column.enumValues())
         if labels and (text := labels[0][1:-1]).startswith(TYPE):
             return _other_type(unescaped(text.removeprefix(TYPE), "'"))
-        return f"{name}({','.join(map(_label, labels))})"
+        bytes_ = (column.charsetName() or "").lower() == "binary"
+        return f"{name}({','.join(_label(x, blanks=bytes_) for x in labels)})"
     length, scale = column.length(), column.scale()
     if length < 0:
         return f"{_ALONE.get(name, name)}{attributes}"
@@ -131,7 +132,9 @@ def _other_type(text: str) -> str:
 _SHOWN = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}
 
 
-def _label(written: str) -> str:
-    """A label as the statement writes it (either kind of quotes, SQL's escapes) → as SHOW COLUMNS would."""
+def _label(written: str, *, blanks: bool) -> str:
+    """A label as the statement writes it (either kind of quotes, SQL's escapes) → as SHOW COLUMNS would. `blanks`:
+    whether those at its end stay; the server takes them off (MySQL manual, "The ENUM Type"), but for bytes."""
     text = unescaped(written[1:-1], written[0])
+    text = text if blanks else text.rstrip(" ")
     return "'" + "".join(_SHOWN.get(c, c) for c in text) + "'"

@@ -130,7 +130,8 @@ def _text(given: Literal, type_: MySqlType) -> str | None:
 
 
 def _enum(given: Literal, type_: MySqlType) -> str | None:
-    return given.said if given.kind == "text" and given.said in type_.labels else None
+    said = (given.said, given.said.rstrip(" "))  # the label has no blanks at its end, if it isn't one of bytes
+    return next((s for s in said if s in type_.labels), None) if given.kind == "text" else None
 
 
 def _set(given: Literal, type_: MySqlType) -> str | None:

@@ -44,6 +44,9 @@ TYPES = (
 )
 LISTED = {
     "ADD a bit(1) NOT NULL DEFAULT b'1', ADD COLUMN b int NOT NULL DEFAULT 3, ADD c varchar(9)": ("1", "3", None),
+    r"ADD a enum('q ','x') DEFAULT 'q  ', ADD b enum('q','50\%') DEFAULT '50\%', ADD c varchar(9) DEFAULT 'a\%b\_\q'": (
+        *("q", r"50\%", r"a\%b\_q"),
+    ),
     "ADD (a bit(2) DEFAULT b'10', b enum('x,y','z') DEFAULT 'x,y', c int NOT NULL)": ("2", "x,y", "0"),
     "ADD a int /* DEFAULT 7, ADD */ DEFAULT 8 COMMENT 'DEFAULT 9', ADD b date, ADD INDEX (id)": ("8", None),
     "ADD `default` int DEFAULT 1, ADD b varchar(9) DEFAULT 'x) , y', ADD c decimal(4,1) NULL": ("1", "x) , y", None),
