@@ -15,6 +15,7 @@ from typing import Any
 
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
+from cdc_platform.formats.kafka_connect.arrays import array, is_encoded
 from cdc_platform.formats.kafka_connect.dialect import CONNECT, DATA, TIME, Dialect, Typed
 from cdc_platform.formats.kafka_connect.fitting import fitting
 from cdc_platform.formats.kafka_connect.other_types import as_text
@@ -161,6 +162,8 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
         type_text, convert = typed(parameters)
     elif kind in PLAIN and (not semantic or kind == "string" or given):
         type_text, convert = PLAIN[kind]
+        if kind == "array" and not semantic:
+            convert = _array(name, field.get("items") or {}, dialect, named=given is not None)
     elif kind == "struct" and given and parse_type(given).family in AS_IT_IS:
         type_text, convert = "longtext", cv.plain_texts
     else:
@@ -181,6 +184,19 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
     if told and type_text == told:
         convert = fitting(convert, parse_type(told), counts=kind != "string")
     return Column(name, type_text, convert, _unavailable(field, dialect), limits)
+
+
+def _array(name: str, items: dict, dialect: Dialect, *, named: bool) -> cv.Convert:
+    """Converter of an array by its items' schema; `named`: the user says what it is, so items of any are taken."""
+    if not is_encoded(items):
+        return cv.plain_texts
+    try:
+        item = column({**items, "field": name}, None, dialect)
+    except BadColumn:
+        if named:
+            return cv.plain_texts
+        raise
+    return array(item.type_text, item.convert)
 
 
 NULL_AS_DEFAULT, ZONE_UNTOLD, TYPE_UNTOLD = "null as default", "zone not told", "type not told"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.formats.kafka_connect.bare import bare_column
 from cdc_platform.formats.kafka_connect.dialect import Dialect
+from cdc_platform.formats.kafka_connect.other_types import POSTGRESQL
 from cdc_platform.formats.kafka_connect.types import column, mysql_type
 from cdc_platform.formats.texts import BAD, Number, number_text
 from cdc_platform.mysql.types import parse_type
@@ -148,6 +149,50 @@ def test_schema_name_decides_type_and_text(case):
     assert found.type_text == type_text
     assert found.convert([value, None, value]) == [text, None, text]
     parse_type(found.type_text)
+
+
+ARRAYS = [
+    (
+        {"type": "bytes", "name": C + "Decimal", "parameters": {"scale": "2"}},
+        ["AMg=", None, "nw=="],
+        "[2.00,null,-0.97]",
+    ),
+    ({"type": "int32", "name": T + "Date"}, [18262, None], '["2020-01-01",null]'),
+    ({"type": "int64", "name": T + "MicroTimestamp"}, [1577836800500000], '["2020-01-01 00:00:00.5"]'),
+    ({"type": "int64", "name": T + "MicroTimestamp"}, [9223372036825200000], '["infinity"]'),
+    ({"type": "string", "name": T + "ZonedTimestamp"}, ["2020-01-01T00:00:00Z"], '["2020-01-01 00:00:00Z"]'),
+    ({"type": "struct", "name": D + "VariableScaleDecimal"}, [{"scale": 1, "value": "Dw=="}], "[1.5]"),
+    ({"type": "bytes"}, ["AP8=", None], '["AP8=",null]'),
+    ({"type": "string", "name": D + "Json"}, ['{"a": 1}'], '["{\\"a\\": 1}"]'),
+    ({"type": "int32"}, [1, None, 3], "[1,null,3]"),
+    ({"type": "boolean"}, [True], "[true]"),
+    ({"type": "string"}, ["1", 'q"'], '["1","q\\""]'),
+]
+
+
+@pytest.mark.parametrize(("items", "value", "text"), ARRAYS)
+def test_items_of_an_array_are_read_as_they_are_alone(items, value, text):
+    field = {"type": "array", "items": items, "field": "c"}
+    found = column(field, None, Dialect(named=POSTGRESQL))
+    assert (found.type_text, found.convert([value, None, []])) == ("longtext", [text, None, "[]"])
+
+
+def test_an_array_of_items_that_are_not_known_is_refused():
+    field = {"type": "array", "items": {"type": "int32", "name": "x.Y"}, "field": "c"}
+    with pytest.raises(ValueError, match=r"column .c.: unknown schema type"):
+        column(field, None, Dialect(named=POSTGRESQL))
+    assert column(field, "longtext", Dialect(named=POSTGRESQL)).convert([[1]]) == ["[1]"]
+    dates = {"type": "array", "items": {"type": "int32", "name": T + "Date"}, "field": "c"}
+    with pytest.raises(ValueError, match="is no integer"):
+        column(dates, None, Dialect(named=POSTGRESQL)).convert([["2020"]])
+
+
+def test_a_schema_name_that_is_not_known_leaves_text_as_it_is():
+    found = column({"type": "string", "name": "x.Y", "field": "c"}, None, Dialect())
+    assert (found.type_text, found.convert(["AMg="])) == ("longtext", ["AMg="])
+    for kind in ("int32", "bytes", "struct", "array"):
+        with pytest.raises(ValueError, match=r"unknown schema type .* option columns can name its type"):
+            column({"type": kind, "name": "x.Y", "field": "c"}, None, Dialect())
 
 
 BAD_VALUES = [
