@@ -40,7 +40,8 @@ from cdc_platform.mysql.ddl_columns import (
     without_backticks,
 )
 from cdc_platform.mysql.indexes import key_at_stake
-from cdc_platform.mysql.primary_keys import PrimaryKeys, verb
+from cdc_platform.mysql.marked_tables import verb
+from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.readable import simplified
 from cdc_platform.mysql.system_versions import SystemVersions
 from cdc_platform.mysql.tokens import says, without_lists
