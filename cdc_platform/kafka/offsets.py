@@ -130,17 +130,16 @@ class Before:
 
 def losses(state: list[PartitionState], before: Before, named: Container[str] = ()) -> list[dict[str, Any]]:
     """Ranges that were never landed and can't be read any more. state: numbered as what was landed. named: topics that
-    the configuration names one by one. One that nothing was seen of was added to it, and is read from wherever Kafka
-    begins; one that fits a pattern was meant since it was made. Dicts: topic,
-    partition, from_offset, to_offset (exclusive), why, restart (offset at which reading can go on; None: nowhere), base
-    (of offsets from there on; None: as before), topic_id (of the topic that is gone, or of another one that is there;
-    None: it is the same)."""
+    the configuration names one by one (`added`). Dicts: topic, partition, from_offset, to_offset (exclusive), why,
+    restart (offset at which reading can go on; None: nowhere), base (of offsets from there on; None: as before),
+    topic_id (of the topic that is gone, or of another one that is there; None: it is the same)."""
     if not before.landed:
         return []  # nothing was landed ever: reading begins wherever Kafka does
-    seen = {*before.topic_ids, *(topic for topic, _ in before.landed)}
-    looked_at = [s for s in state if s.topic in seen or s.topic not in named]
+    new = added(state, before, named)
     found = [
-        {"topic": s.topic, "partition": s.partition, **x} for s in looked_at if (x := _loss(s, before)) is not None
+        {"topic": s.topic, "partition": s.partition, **x}
+        for s in state
+        if (s.topic, s.partition) not in new and (x := _loss(s, before)) is not None
     ]
     there = {(s.topic, s.partition) for s in state}
     why = "no longer in Kafka, or no longer among the source's topics"
@@ -153,6 +152,13 @@ def losses(state: list[PartitionState], before: Before, named: Container[str] = 
         for w, have in sorted(before.landed.items())
         if w not in there
     ]
+
+
+def added(state: list[PartitionState], before: Before, named: Container[str]) -> dict[Where, int]:
+    """Partitions of topics that were added to those that the configuration names, and where Kafka begins, from where
+    they are read. Nothing was seen of them; a topic that fits a pattern was meant since it was made."""
+    seen = {*before.topic_ids, *(topic for topic, _ in before.landed)}
+    return {(s.topic, s.partition): s.begin for s in state if s.topic in named and s.topic not in seen}
 
 
 def _loss(s: PartitionState, before: Before) -> dict[str, Any] | None:

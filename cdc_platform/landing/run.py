@@ -35,8 +35,7 @@ _LEDGER_COLUMNS = (
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
-    """One catch-up of the landing stage. Raises OffsetsLost, TopicCompacted, KafkaUnreachable,
-    ConfigError."""
+    """One catch-up of the landing stage. Raises OffsetsLost, TopicCompacted, KafkaUnreachable, ConfigError."""
     watch = Stopwatch()
     path = delta_sql.ensure(LANDING, LANDING.at(stores.lake(config), source=source.name))
     ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
@@ -64,6 +63,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         return StageResult(
             "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": len(lost)}
         )
+    if landed and (added := offsets.added(state, now.before(known, again), source.topics)):
+        landed = _note_positions(source, added, landed, batch, ledger)  # first: what goes from here on is lost
     _note_topics(source, state, known, topics)
     if not landed:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)

@@ -213,6 +213,22 @@ def test_start_latest_leaves_out_what_was_there_but_nothing_after(feed, kafka):
     assert own.values() == ["new0", "new1"]
 
 
+def test_a_topic_that_is_added_begins_where_kafka_does_and_loses_nothing_unseen_then(feed, kafka):
+    one, more = kafka.topic(), kafka.topic()
+    kafka.fill(one, 1)
+    kafka.fill(more, 5)
+    kafka.trim(more, 5)  # nothing is left of it
+    own = feed(topics=[one])
+    own.land()
+    own.set(topics=[one, more])
+    for _ in range(2):
+        assert own.land().metrics["lost"] == 0
+    kafka.fill(more, 3)
+    kafka.trim(more, 7)
+    with pytest.raises(OffsetsLost, match=rf"{more}\[0\] offsets 5\.\.6"):
+        own.land()
+
+
 def test_a_topic_that_kafka_compacts_fails_the_run_until_it_is_accepted(feed, kafka):
     topic = kafka.topic(**{"cleanup.policy": "compact,delete"})
     own = feed(topics=[topic])
