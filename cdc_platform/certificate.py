@@ -21,6 +21,7 @@ from cdc_platform.lake.beside import Beside
 from cdc_platform.lake.sequences import Gap
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.lake.writer_lock import is_held
+from cdc_platform.landing import erased
 from cdc_platform.shadow import kept as shadow
 from cdc_platform.shadow.kept import Open
 from cdc_platform.tables import CERTIFICATES, SCHEMA_HISTORY, Name, name_columns, name_of
@@ -35,7 +36,7 @@ _AGAIN = timedelta(days=1)
 class Certificate:
     """Of one snapshot. reasons: what is wrong; of a consistent one what lacks to a proof. facts: what it was made from:
     landed, accounted, lost (offsets of the source), missing (records that its sender numbered and that never came),
-    held (rows that name the table), held_unnamed (messages of the source that name none), erasures (queries.erasures),
+    held (rows that name the table), held_unnamed (messages of the source that name none), erasures (erased.of_source),
     state, complete_up_to_proven (None: there is no time), position, gtids (up to which it is complete), cut, compared
     (the newest comparison of each of its source tables), decoder versions, schema_version. beside: what is kept beside
     it, of which the verdict says nothing."""
@@ -135,7 +136,7 @@ class _Shared:
             "held_unnamed": sum(h.rows for h in every if h.name is None),
             "cut": queries.newest_cuts(config).get(source.name),
             "decoder_versions": _decoders(config, source),
-            "erasures": queries.erasures(config, source),
+            "erasures": erased.of_source(config, source),
         }
         compared = {
             name: [{k: row[k] for k in ("table", *_TOLD, "at", "lost", "problems")} for row in of]

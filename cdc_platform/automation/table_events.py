@@ -58,7 +58,11 @@ def _erased(status: TableStatus) -> str | None:
     """Erasures of rows of the table, the newest first."""
     facts = status.certificate.facts.get("erasures", ()) if status.certificate else ()
     mine = [e for e in facts if e["table"] == status.name]
-    told = ("isn't finished" if e["left"] is None else f"{e['left']} left" for e in mine)
+    told = (
+        ("isn't finished" if e["left"] is None else f"{e['left']} left")
+        + (f", {count(e['again'], 'message')} sent again since" if e["again"] else "")
+        for e in mine
+    )
     return "; ".join(f"erasure {e['number']} at {when(e['at'])}: {t}" for e, t in zip(mine, told, strict=True)) or None
 
 

@@ -1,17 +1,18 @@
 """The order of a batch's events: what is known of the source's log, the batch's runs, and which of them are replays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.changelog import log_epochs, replays
+from cdc_platform.changelog import erased_events, log_epochs, replays
 from cdc_platform.changelog.arrivals import Arrivals, Clocks
 from cdc_platform.changelog.decide import decided
 from cdc_platform.changelog.epochs import Log, Overlap, Place, Run, Segment, Unknown, Where
+from cdc_platform.changelog.erased_events import Erased
 from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
@@ -44,8 +45,11 @@ def follow(
     known = log_epochs.clocks(paths["epochs"], source, batch, every=again)
     log.latest = {where: at[-1][1] for where, at in known.items()}
     if (segments := log_epochs.noted(paths["epochs"], source, batch)) is None:
-        of = partial(_segments, spark, log, changes, files, before=before)
+        erased = cache(partial(erased_events.known, paths["erasures"], source))
+        of = partial(_segments, spark, log, changes, files, before=before, erased=erased)
         segments = (_spans if by_position else of)(statistics)
+        if any(s.replay for s in segments):
+            erased_events.sent_again(spark, paths["erasures"], source, changes, files)
         log_epochs.note(paths["epochs"], source, batch, segments, _latest(statistics))
     clocks = _clocks(known, statistics)
     if by_position:
@@ -113,13 +117,14 @@ def _segments(
     statistics: list[dict[str, Any]],
     *,
     before: list[Segment],
+    erased: Callable[[], list[Erased]],
 ) -> list[Segment]:
     runs = [note.get("runs") for note in statistics]
     found = [Run.of(run) for of in runs for run in of or ()]
     arrived = {where: p.arrived for where, p in log.partitions.items()}
 
     def ask(candidates: dict[Run, Place], so_far: list[Segment]) -> Mapping[Run, Unknown | None]:
-        return replays.unknown(spark, changes, files, candidates, [*before, *so_far], arrived)
+        return replays.unknown(spark, changes, files, candidates, [*before, *so_far], arrived, erased())
 
     try:
         if any(of is None for of in runs):

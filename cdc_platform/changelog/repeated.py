@@ -40,15 +40,20 @@ def in_batch(
     stored: Callable[[], DataFrame],
     figures: Iterable[dict[str, Any]],
     reached: Place | None,
+    gone: Callable[[Place], DataFrame | None],
     *,
     here: bool,
 ) -> Packed | None:
     """Row changes of a batch that were told before. rows: of the batch; placed_rows: with their `order_key`; stored: of
     the changelog, which is asked only when a batch goes back behind the highest position already seen (`reached`), as a
-    replay does. here: whether the batch may hold some within itself. None: there are none."""
+    replay does; gone: of the batch's what was erased since it was told, of those from a place on. here: whether the
+    batch may hold some within itself. None: there are none."""
     found = [repeated_here(rows())] if here else []
-    for f in figures:
-        if f["low"] is None or reached is None or (low := (f["low"]["file_no"], f["low"]["binlog_pos"])) > reached:
+    lows = [(f, (f["low"]["file_no"], f["low"]["binlog_pos"])) for f in figures if f["low"] is not None]
+    if lows:
+        found.append(gone(min(low for _, low in lows)))
+    for f, low in lows:
+        if reached is None or low > reached:
             continue
         of_lineage = placed_rows().where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
         found.append(repeated_before(of_lineage, stored(), low, reached))

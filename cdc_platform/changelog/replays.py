@@ -16,16 +16,18 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog import erased_events
 from cdc_platform.changelog.epochs import Place, Run, Segment, Unknown, Where
-from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION, Runs, arrival, millis
+from cdc_platform.changelog.erased_events import Erased
+from cdc_platform.changelog.event_content import CONTENT, PLACE, comparable, with_arrival
+from cdc_platform.changelog.order import ADDRESS
+from cdc_platform.changes.file_stats import NO_POSITION, Runs, arrival, millis
 from cdc_platform.lake.data_files import Output, read, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHANGES
 
-_CONTENT = ("kind", "op", "db", "schema", "table", "gtid", "source_time", "ddl")
-_IMAGES = ("key", "before", "after")
-_PLACE = ("file_no", "binlog_pos")
+_READ = CHANGES.arrow(*Runs.COLUMNS)
 
 
 def runs_of(spark: SparkSession, files: list[File], after: Mapping[tuple[str, int], int]) -> list[Run]:
@@ -33,9 +35,6 @@ def runs_of(spark: SparkSession, files: list[File], after: Mapping[tuple[str, in
     records do. after: last arrival seen of each partition; events that came before it aren't among them."""
     [told] = arrow_tasks.run(spark, [files], _rows, _Sorted(dict(after)), {}).told
     return [Run.of(run) for run in told]
-
-
-_READ = CHANGES.arrow(*Runs.COLUMNS)
 
 
 def _rows(files: list[File]) -> Iterator[pa.RecordBatch]:
@@ -95,6 +94,7 @@ def unknown(
     candidates: Mapping[Run, Place],
     before: Sequence[Segment],
     arrived: Mapping[Where, int],
+    erased: Sequence[Erased],
 ) -> dict[Run, Unknown | None]:
     """Of each run of a batch's files the first event that isn't stored at its place with its content; None: all are.
     candidates: runs, and the highest place before each. Events at that place may go on with a transaction of which a
@@ -102,20 +102,23 @@ def unknown(
     there more than once is taken again: it may have been sent again right behind itself, which nothing shows. Of an
     earlier log nothing goes on. before:
     segments so far, whose replays are no events of their own. arrived: last arrival of each partition before the
-    batch."""
+    batch. erased: events that were stored."""
     runs = list(candidates)
     if not runs:
         return {}
     of = _candidates(spark, candidates, before)
-    mine = _events(delta_sql.rows_of(spark, changes, files)).where("retold IS NULL OR NOT retold")
+    mine = comparable(delta_sql.rows_of(spark, changes, files)).where("retold IS NULL OR NOT retold")
     mine = mine.join(F.broadcast(of), _within())
     # Of the entry before: rows of one entry arrive at once.
     came = Window.partitionBy("run").orderBy("arrival").rangeBetween(Window.unboundedPreceding, -1)
     mine = mine.withColumn("prior", F.max("arrival").over(came))
-    content = [*_PLACE, *_CONTENT, *_IMAGES]
+    content = [*PLACE, *CONTENT]
     run = ["run", *(f"_{c}" for c in ("topic", "partition", "since", "first", "file", "pos"))]
     ours = mine.groupBy(*run, *content).agg(F.sort_array(F.collect_list(F.struct("arrival", "prior"))).alias("at"))
-    theirs = _stored(spark, changes, runs, before, of, arrived).groupBy("topic", "partition", *content)
+    every = comparable(delta_sql.read(spark, changes))
+    if erased:
+        every = every.unionByName(_gone(spark, mine, erased), allowMissingColumns=True)
+    theirs = _stored(spark, every, runs, before, of, arrived).groupBy("topic", "partition", *content)
     known = theirs.agg(F.collect_set(F.struct("old", "arrival", "row_index")).alias("copies"))
     known = known.select("topic", "partition", "copies", *(F.col(c).alias(f"_{c}") for c in content))
     alike = reduce(Column.__and__, (F.col(c).eqNullSafe(F.col(f"_{c}")) for c in content))
@@ -131,8 +134,8 @@ def unknown(
     figures = copies.cast("int").alias("copies"), F.bool_or(here & earlier).alias("earlier")
     new = counted.agg(*figures).where(f"copies = 0 OR (NOT earlier AND {goes_on})")
     new = new.withColumn("new", F.expr("at[IF(copies > 1, 0, copies)]"))
-    first = new.select("run", "new.arrival", "new.prior", *_PLACE, (F.col("copies") > 0).alias("again"))
-    firsts = first.groupBy("run").agg(F.min(F.struct("arrival", "prior", *_PLACE, "again")).alias("first")).collect()
+    first = new.select("run", "new.arrival", "new.prior", *PLACE, (F.col("copies") > 0).alias("again"))
+    firsts = first.groupBy("run").agg(F.min(F.struct("arrival", "prior", *PLACE, "again")).alias("first")).collect()
     found: dict[Run, Unknown | None] = dict.fromkeys(runs)
     for row in firsts:
         run_, at = runs[row["run"]], row["first"]
@@ -140,6 +143,13 @@ def unknown(
         place = (at["file_no"], int(at["binlog_pos"])) if placed else NO_POSITION
         found[run_] = Unknown(at["arrival"], place, at["prior"], at["again"])
     return found
+
+
+def _gone(spark: SparkSession, sent: DataFrame, erased: Sequence[Erased]) -> DataFrame:
+    """Erased events of which copies were sent again, as they were stored."""
+    return (
+        with_arrival(erased_events.among(spark, sent, erased)).select(*ADDRESS, "arrival", *PLACE, *CONTENT).distinct()
+    )
 
 
 def _candidates(spark: SparkSession, candidates: Mapping[Run, Place], before: Sequence[Segment]) -> DataFrame:
@@ -155,34 +165,19 @@ def _candidates(spark: SparkSession, candidates: Mapping[Run, Place], before: Se
     return spark.createDataFrame(rows, f"run INT, {columns}, _file BIGINT, _pos DECIMAL(20,0)")
 
 
-def _events(changes: DataFrame) -> DataFrame:
-    """Row changes and DDL with their arrival; maps as sorted entries, which compare."""
-    entry = F.least(F.coalesce("entry_index", F.lit(0)), F.lit(ENTRIES - 1))
-    maps = {m: F.array_sort(F.map_entries(m)) for m in _IMAGES}
-    arrival = (F.col("offset") * ENTRIES + entry).alias("arrival")
-    of = changes.where("kind = 'row' OR (kind = 'ddl' AND file_no IS NOT NULL AND binlog_pos IS NOT NULL)")
-    # Of a statement its text tells: what is made of it beside may differ from one decoding to the next.
-    ddl = F.col("kind") == "ddl"
-    plain = {c: F.when(~ddl, F.col(c)) for c in ("db", "schema", "table", "op")}
-    of = of.withColumns(plain)
-    return of.select(
-        "topic", "partition", arrival, "row_index", "retold", *_PLACE, *_CONTENT, *(c.alias(m) for m, c in maps.items())
-    )
-
-
 def _stored(
     spark: SparkSession,
-    changes: Store,
+    events: DataFrame,
     runs: Sequence[Run],
     before: Sequence[Segment],
     candidates: DataFrame,
     arrived: Mapping[Where, int],
 ) -> DataFrame:
-    """Events at the runs' places, but for replays, with `old`: it came before the batch. Of other candidates in the
-    batch only what lies beyond the highest place before them: the rest of them may be replays."""
+    """Of all events those at the runs' places, but for replays, with `old`: it came before the batch. Of other
+    candidates in the batch only what lies beyond the highest place before them: the rest of them may be replays."""
     placed = [r for r in runs if r.high > NO_POSITION]
     low, high = min((r.low for r in placed), default=NO_POSITION), max((r.high for r in placed), default=NO_POSITION)
-    stored = _events(delta_sql.read(spark, changes)).where("binlog_pos IS NOT NULL")
+    stored = events.where("binlog_pos IS NOT NULL")
     stored = stored.where(F.col("file_no").between(low[0], high[0]))
     if low[0] == high[0]:
         stored = stored.where(F.col("binlog_pos").between(Decimal(low[1]), Decimal(high[1])))

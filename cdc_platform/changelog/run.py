@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import backfill, duplicates, order, repeated, watermarks
+from cdc_platform.changelog import backfill, duplicates, erased_events, order, repeated, watermarks
 from cdc_platform.changelog.follow import Followed, follow
 from cdc_platform.changelog.outcomes import RANK
 from cdc_platform.changelog.packed import Packed
@@ -28,6 +28,7 @@ from cdc_platform.tables import (
     CHECKPOINT,
     CONTROL_EVENTS,
     ENVELOPES,
+    ERASURES,
     LINEAGES,
     LOG_EPOCHS,
     OFFSET_LEDGER,
@@ -52,6 +53,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     watch = Stopwatch()
     paths = {name: delta_sql.ensure(table, table.at(stores.lake(config))) for name, table in _OUTPUTS.items()}
     paths["lineages"] = LINEAGES.at(stores.lake(config))
+    paths["erasures"] = ERASURES.at(stores.messages(config))
     if FORMATS[source.format].part is not None:
         paths["envelopes"] = ENVELOPES.at(stores.messages(config), source=source.name)
     changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
@@ -115,6 +117,7 @@ def _repeats(batch: Batch, changes: Store, followed: Followed) -> Packed | None:
         lambda: delta_sql.read(spark, batch.paths["changelog"]).where(F.col("source") == batch.source.name),
         batch.figures,
         followed.reached,
+        partial(erased_events.sent_again, spark, batch.paths["erasures"], batch.source, changes, files),
         here=not order.apart(batch.notes) and duplicates.shared(spark, files, batch.notes),
     )
 

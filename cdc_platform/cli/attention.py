@@ -26,9 +26,9 @@ class Finding:
 def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = False) -> list[Finding]:
     """Held rows, stopped tables, histories and typed changes that lack changes, sums of the ledger that don't come out,
     records that never came, tables that differed from the source, or from another feed's, when they were last compared,
-    and erasures that aren't finished, of these sources. No Spark, no Kafka."""
+    and erasures that aren't finished, or of which something was sent again, of these sources. No Spark, no Kafka."""
     held = [] if allow_held else _held(config, sources)
-    looks = (_stopped, _lacking, _ledger, _gaps, _different, _shadowed, _unfinished)
+    looks = (_stopped, _lacking, _ledger, _gaps, _different, _shadowed, _erased)
     return [*held, *(finding for look in looks for finding in look(config, sources))]
 
 
@@ -79,16 +79,20 @@ def _lacking(config: Config, sources: Sequence[Source]) -> list[Finding]:
     ]
 
 
-def _unfinished(config: Config, sources: Sequence[Source]) -> list[Finding]:
-    from cdc_platform.lake import queries
+def _erased(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.landing import erased
 
-    told = "was begun and isn't done: `cdc-platform erase` with its key once more finishes it"
-    return [
-        Finding("erasure", s.name, f"erasure {e['number']} of a row of {e['table']} {told}")
-        for s in sources
-        for e in queries.erasures(config, s)[:1]
-        if e["left"] is None
-    ]
+    once_more = "`cdc-platform erase` with its key once more"
+    found = []
+    for source in sources:
+        for i, e in enumerate(erased.of_source(config, source)):
+            of = f"erasure {e['number']} of a row of {e['table']}"
+            if e["left"] is None and i == 0:
+                found.append(Finding("erasure", source.name, f"{of} was begun and isn't done: {once_more} finishes it"))
+            if e["again"]:
+                sent = f"{count(e['again'], 'message')} of it were sent again and are landed"
+                found.append(Finding("erasure", source.name, f"{of}: {sent}: {once_more}"))
+    return found
 
 
 def _ledger(config: Config, sources: Sequence[Source]) -> list[Finding]:

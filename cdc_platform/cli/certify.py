@@ -81,7 +81,8 @@ def _untold(found: "list[Certificate]") -> Iterator[dict[str, str]]:
 
 def _erasure(one: dict[str, Any]) -> dict[str, Any]:
     left = "not finished: its command once more" if one["left"] is None else one["left"]
-    return {**{k: one[k] for k in ("number", "table", "records")}, "at": when(one["at"]), "left": left}
+    again = {"sent again": one["again"]} if one["again"] else {}
+    return {**{k: one[k] for k in ("number", "table", "records")}, "at": when(one["at"]), "left": left, **again}
 
 
 def _beside(one: "Beside") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform import chain
+from cdc_platform.changelog import erased_events
 from cdc_platform.config import Config, Source
 from cdc_platform.erasing import ledger, proof, shadows, subject
 from cdc_platform.erasing.errors import EraseRefused
@@ -92,7 +93,7 @@ class Erasure(Search):
             else:
                 self._caught_up(spark)
                 self._look_again()
-                note = self._decided(path)
+                note = self._decided(spark, path)
             told = self._finished(spark, path, note)
         return {**told, "seconds": watch.seconds}
 
@@ -114,7 +115,7 @@ class Erasure(Search):
             raise EraseRefused(self.source.name, problem, ["this once more, with that key"])
         self.table = now
 
-    def _decided(self, path: Store) -> dict[str, Any]:
+    def _decided(self, spark: SparkSession, path: Store) -> dict[str, Any]:
         """Raises EraseRefused."""
         self._check_alone()
         who = self.find()
@@ -138,6 +139,7 @@ class Erasure(Search):
             ],
             "transactions": sorted({e["txn_id"] for e in who.events if e["txn_id"] and e["txn_seq"] is not None}),
             "rows": {d.table.path: d.rows for d in found.done if d.rows},
+            "events": erased_events.told(spark, who.events, salt.hex()),
         }
         entries = ledger.moves(self.config, self.source, who, found.messages)
         self.told("decided: what is erased is gone from here on")

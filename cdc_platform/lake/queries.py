@@ -77,24 +77,6 @@ def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
     return [{**row, "unaccounted": row["landed"] - row["accounted"]} for row in counted]
 
 
-def erasures(config: Config, source: Source) -> list[dict[str, Any]]:
-    """What was erased of a source at subjects' requests, the newest first: number, table, records, left (places where
-    something was found afterwards; None: it was begun, and isn't done), at."""
-    found = query(
-        'SELECT "number", max(db) AS db, max(schema) AS schema, max("table") AS "table", '
-        "max(array_length(records)) AS records, max(proof) AS proof, max(at) AS at FROM t "
-        f'WHERE source = {text(source.name)} GROUP BY "number" ORDER BY "number" DESC',
-        t=tables.ERASURES.at(stores.lake(config)),
-    )
-    return [
-        {
-            **{"number": r["number"], "table": ".".join(name_of(r)), "records": int(r["records"] or 0), "at": r["at"]},
-            "left": None if r["proof"] is None else json.loads(r["proof"])["left"],
-        }
-        for r in found or []
-    ]
-
-
 def unaccounted(row: dict[str, Any]) -> str:
     """What is said of a row of `ledger` whose sum doesn't come out."""
     landed = count(row["landed"], "record")

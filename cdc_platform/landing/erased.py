@@ -22,7 +22,7 @@ from cdc_platform.kafka.reader import Range
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.landing import positions
-from cdc_platform.tables import ERASURES, Name, name_in
+from cdc_platform.tables import ERASURES, Name, name_in, name_of
 
 Place = tuple[str, int, int]
 """(topic, partition, offset)."""
@@ -64,6 +64,38 @@ def erased_before(
     told = 'at, "number", db, schema, "table", salt, key_digest'
     rows = delta_table.ask(f"SELECT {told} FROM {{t}} WHERE source = '{source}' AND stage = 'done'", t=path)
     return max((r for r in rows if is_of(r, wanted, key)), key=lambda r: r["number"], default=None)
+
+
+def of_source(config: Config, source: Source) -> list[dict[str, Any]]:
+    """What was erased of a source at subjects' requests, the newest first: number, table, records, left (places where
+    something was found afterwards; None: it was begun, and isn't done), again (messages that the capture has sent once
+    more since, and that are landed), at."""
+    found = queries.query(
+        'SELECT "number", stage, db, schema, "table", records, proof, at FROM t '
+        f"WHERE source = {queries.text(source.name)} ORDER BY at",
+        t=ERASURES.at(stores.lake(config)),
+    )
+    rows = found or []
+    gone = {_place(m) for r in rows if r["stage"] == "begun" for m in r["records"]}
+    proofs = {r["number"]: r for r in rows if r["stage"] == "done"}
+    again: dict[int, set[Place]] = {}
+    for r in (r for r in rows if r["stage"] == "again"):
+        again.setdefault(r["number"], set()).update(at for m in r["records"] if (at := _place(m)) not in gone)
+    return [
+        {
+            **{"number": n, "table": ".".join(name_of(r)), "records": len(r["records"] or ())},
+            **{"at": done["at"], "left": None if done["proof"] is None else json.loads(done["proof"])["left"]},
+            "again": len(again.get(n, ())),
+        }
+        for r in reversed(rows)
+        if r["stage"] == "begun"
+        for n in (r["number"],)
+        for done in (proofs.get(n, r),)
+    ]
+
+
+def _place(record: Mapping[str, Any]) -> Place:
+    return record["topic"], record["partition"], record["offset"]
 
 
 def is_of(row: Mapping[str, Any], names: Container[Name | None], key: Mapping[str, str | None]) -> bool:

@@ -86,7 +86,7 @@ class Cutover(Way):
     def _erased_from(self, at: Seam) -> int | None:
         """The last record behind the seam that was erased; it is in Kafka still."""
         rows = queries.query(
-            f"SELECT records FROM t WHERE source = {queries.text(self.by.name)}",
+            f"SELECT records FROM t WHERE source = {queries.text(self.by.name)} AND stage = 'begun'",
             t=ERASURES.at(stores.lake(self.config)),
         )
         told = [r for row in rows or [] for r in row["records"] or ()]

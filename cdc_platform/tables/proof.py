@@ -6,6 +6,7 @@ from cdc_platform.tables.columns import (
     INT,
     STRING,
     TIMESTAMP,
+    UNSIGNED_BIGINT,
     Array,
     Column,
     Map,
@@ -121,7 +122,9 @@ ERASURES = Table(
     (
         SOURCE,
         Column("number", BIGINT, "of the erasure, from 1"),
-        Column("stage", STRING, "begun: decided, and being done; done: with the proof"),
+        Column(
+            "stage", STRING, "begun: decided, and being done; done: with the proof; again: `records` were sent again"
+        ),
         DB,
         SCHEMA,
         TABLE,
@@ -142,10 +145,25 @@ ERASURES = Table(
         Column("transactions", Array(STRING), "whose end counts rows that were erased"),
         Column("rows", Map(STRING, BIGINT), "path of a table under the lake: rows that were erased there"),
         Column("proof", STRING, "stage done: JSON of what was looked through, and what was left"),
+        Column(
+            "events",
+            Array(
+                Struct(
+                    (
+                        *(("topic", STRING), ("partition", INT), ("offset", BIGINT)),
+                        *(("entry_index", INT), ("row_index", INT), ("file_no", BIGINT)),
+                        *(("binlog_pos", UNSIGNED_BIGINT), ("digest", STRING)),
+                    )
+                ),
+            ),
+            "row changes that are gone and their places in the log: SHA-256 of `salt` and each one's content, by which "
+            "one that the capture sends again is known",
+        ),
         WRITTEN_AT,
     ),
     partition_by=("source",),
     settings=NOTED,
+    added=("events",),
 )
 
 CERTIFICATES = Table(

@@ -16,9 +16,9 @@ from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.kafka import offsets
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.writer_lock import source_lock
-from cdc_platform.landing import direct
+from cdc_platform.landing import direct, erased
 from cdc_platform.loading.run import load
 from cdc_platform.replay.run import replay
 from cdc_platform.spark.session import leased
@@ -205,7 +205,7 @@ def test_what_is_found_elsewhere_is_told(world):
     done = erasure(w, name).erase(w.spark)
     assert done["proof"]["left"] >= 1
     assert any("landing/" in where for where in done["proof"]["found"])
-    [told] = queries.erasures(w.config, w.source)
+    [told] = erased.of_source(w.config, w.source)
     assert (told["number"], told["table"], told["records"]) == (1, f"oracle.{name}", 1)
     assert told["left"] == done["proof"]["left"]
 
