@@ -294,11 +294,13 @@ def sink_of(head: Head, partition: Mapping[str, str]) -> Sink:
     return Sink(head.path, schema, stats, (), tuple(partition.items()))
 
 
-def compact(path: Store, keep_hours: int, **partition: str) -> None:
+def compact(path: Store, keep_hours: int | None, **partition: str) -> None:
     """Put small files together (of one partition), and remove files that no version of the last `keep_hours` needs,
-    those of failed tasks, too."""
+    those of failed tasks, too. None: remove none."""
     parts = [(name, "=", value) for name, value in partition.items()]
     retried(path, lambda table: table.optimize.compact(partition_filters=parts or None))
+    if keep_hours is None:
+        return
     with handle(path) as opened:
         opened.table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 

@@ -84,10 +84,15 @@ def reached(lake: Store, source: str, note: dict[str, Any], stage: str, **told: 
     return note
 
 
+def noted(lake: Store) -> list[str]:
+    """Sources with an erasure that isn't done."""
+    folder, _, _ = _NOTE.rpartition("/")
+    return [name.removesuffix(".json") for name, _ in lake.names(folder)]
+
+
 def others(lake: Store, source: str) -> list[str]:
     """Other sources with an erasure that isn't done."""
-    folder, _, mine = _NOTE.format(source=source).rpartition("/")
-    return [name.removesuffix(".json") for name, _ in lake.names(folder) if name != mine]
+    return [name for name in noted(lake) if name != source]
 
 
 def done(lake: Store, source: str) -> None:

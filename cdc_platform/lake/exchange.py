@@ -2,7 +2,9 @@
 
 The new files are written first, and named by no table. Then a note says which tables they are for; from there on it is
 decided. Each table takes them with one commit, in which who reads it commit by commit sees nothing new. Whoever next
-takes the source's lease does what a killed process left undone (writer_lock.py). No Spark here.
+takes the source's lease does what a killed process left undone (writer_lock.py). What a process decided that had been
+stopped for so long that another one took the source over and wrote to it isn't done: its files lack those rows.
+No Spark here.
 """
 
 import json
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import checkpoints, commits, delta_table, folders, unfinished
+from cdc_platform.lake import checkpoints, commits, delta_table, folders, lease, unfinished
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import CHECKPOINT
@@ -37,11 +39,22 @@ def decide(
 ) -> None:
     """Notes an exchange, which `finish` does. batches: stage → number behind which its batches go on, so that none has
     that of one whose rows are new here, and what its checkpoint tells then (batches.entry). folders_too: it is decided
-    only by the note of folders with this number (folders.py)."""
+    only by the note of folders with this number (folders.py). Raises LeaseLost, StorageError."""
     told = [{**t._asdict(), "files": [f._asdict() for f in t.files]} for t in tables]
-    note = {"tables": told, "batches": batches, "folders": folders_too}
+    note = {"tables": told, "batches": batches, "folders": folders_too, "lease": lease.number_of(lake, source)}
     unfinished.noted(lake, source)
+    _put(lake, source, note)
+
+
+def _put(lake: Store, source: str, note: dict[str, Any]) -> None:
+    lease.check()
     lake.put(_NOTE.format(source=source), json.dumps(note).encode())
+
+
+def noted(lake: Store) -> list[str]:
+    """Sources with an exchange that isn't done."""
+    folder, _, _ = _NOTE.rpartition("/")
+    return [name.removesuffix(".json") for name, _ in lake.names(folder)]
 
 
 def finish(lake: Store, source: str) -> bool:
@@ -51,9 +64,11 @@ def finish(lake: Store, source: str) -> bool:
     if (note := lake.read(name)) is None:
         return False
     told: dict[str, Any] = json.loads(note)
-    if (number := told.get("folders")) is not None and not folders.decided(lake, source, number):
+    number = told.get("folders")
+    if (number is not None and not folders.decided(lake, source, number)) or _late(lake, source, told):
         lake.remove([name])
         return False
+    _put(lake, source, {**told, "begun": True})
     for table in told["tables"]:
         written = [Written(**f) for f in table["files"]]
         _exchange(lake.at(table["path"]), table["partition"], written, news=table.get("news", False))
@@ -61,6 +76,12 @@ def finish(lake: Store, source: str) -> bool:
         _go_on(CHECKPOINT.at(lake, room=room, source=source), number, entry)
     lake.remove([name])
     return True
+
+
+def _late(lake: Store, source: str, told: dict[str, Any]) -> bool:
+    """Whether others held the source between who noted this and now, and none of them found the note."""
+    by, now = told.get("lease"), lease.number_of(lake, source)
+    return by is not None and now is not None and now > by + 1 and not told.get("begun")
 
 
 def _exchange(path: Store, partition: dict[str, str], files: list[Written], *, news: bool) -> None:

@@ -116,6 +116,11 @@ def check() -> None:
         lease.check()
 
 
+def number_of(lake: Store, source: str) -> int | None:
+    """Of the lease of a source that this process holds; None: it holds none."""
+    return next((one.number for one in tuple(_held) if (one.lake.root, one.source) == (lake.root, source)), None)
+
+
 @contextmanager
 def held(lake: Store, source: str, slug: str, wait_s: float, length_s: float = LENGTH_S) -> Iterator[Lease]:
     """Hold a source's lease. Raises RunInProgress where another process still has it after `wait_s` seconds, LeaseLost

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, stores, takeover
+from cdc_platform.lake import delta_table, erasing, exchange, stores, takeover
 from cdc_platform.lake.store import Store
 from cdc_platform.maintenance import folds
 from cdc_platform.results import StageResult, Stopwatch
@@ -119,7 +119,10 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
     before = _size(table)
     hours = int(config.maintenance.keep_hours)
     if table.shared:
-        delta_table.compact(table.path, hours, **({"source": table.source} if table.source else {}))
+        # Files of an exchange or an erasure that is decided, and that nobody has gone on with, stand in no log yet.
+        decided = [*exchange.noted(stores.lake(config)), *erasing.noted(stores.lake(config))]
+        kept = None if decided else hours
+        delta_table.compact(table.path, kept, **({"source": table.source} if table.source else {}))
     else:
         _keep_versions(spark, table.path, hours)
         if before[0] > 1:
