@@ -55,7 +55,9 @@ def as_they_are(lake: Store) -> Exchanged:
     rows = delta_table.rows(TABLE.at(lake)).cast(TABLE.arrow()).filter(pc.field("source") == "s")
     for batch in rows.select([f.name for f in sink.schema]).cast(sink.schema).to_batches():
         out.write(batch)
-    return Exchanged(TABLE.path, {"source": "s"}, [out.close()])
+    written = out.close()
+    assert written is not None
+    return Exchanged(TABLE.path, {"source": "s"}, [written])
 
 
 def taken_over(lake: Store) -> None:
