@@ -7,7 +7,6 @@ made again with as many records as before (its id differs) and doesn't say which
 import difflib
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,20 +60,31 @@ def kafka_state(config: Config, source: Source) -> list[PartitionState]:
     return [PartitionState(t, p, ids.get(t, ""), begin[t, p], end[t, p]) for t, p in partitions]
 
 
+_LATER = (
+    *("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "NOT_CONTROLLER"),
+    *("BROKER_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"),
+)
+"""Errors of Kafka after which it may tell another time."""
+
+
 def compacted(config: Config, source: Source, topics: Iterable[str]) -> list[str]:
     """Topics that Kafka compacts: of a key's records it keeps the newest. [] where the cluster doesn't tell (the user
     lacks the right DescribeConfigs). Raises KafkaUnreachable, KafkaAccessDenied."""
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import ConfigResource  # pyright: ignore[reportPrivateImportUsage]
 
     client, _ = reach(config, source, TIMEOUT_S)
     asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     found = []
     for resource, future in client.describe_configs(asked, request_timeout=TIMEOUT_S).items():
-        with suppress(KafkaException):
+        try:
             policy = future.result().get("cleanup.policy")
-            if policy is not None and "compact" in (policy.value or ""):
-                found.append(resource.name)
+        except KafkaException as error:
+            if error.args[0].code() in {getattr(KafkaError, name) for name in _LATER}:
+                raise failure(config, source, (), error) from None
+            continue
+        if policy is not None and "compact" in (policy.value or ""):
+            found.append(resource.name)
     return sorted(found)
 
 

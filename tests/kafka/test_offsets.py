@@ -1,5 +1,13 @@
 """Loss is told by name from what Kafka holds and what was landed."""
 
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from cdc_platform.config import parse_config
+from cdc_platform.errors import KafkaUnreachable
+from cdc_platform.kafka import offsets
 from cdc_platform.kafka.offsets import Before, PartitionState, first_offsets, losses, numbered, raised
 
 BASE = 10**9
@@ -102,3 +110,31 @@ def test_first_offsets_follow_the_setting():
     states = [state(3, 9), state(0, 4, 1)]
     assert first_offsets(states, "earliest") == {("t", 0): 3, ("t", 1): 0}
     assert first_offsets(states, "latest") == {("t", 0): 9, ("t", 1): 4}
+
+
+@pytest.mark.parametrize(
+    ("code", "fails"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+        (KafkaError._UNSUPPORTED_FEATURE, False),
+        (KafkaError._TIMED_OUT, True),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, True),
+    ],
+)
+def test_whether_a_topic_is_compacted_is_asked_again_later_but_where_the_cluster_never_tells(
+    tmp_path, monkeypatch, code, fails
+):
+    class Client:
+        def describe_configs(self, asked, **_):
+            answer = Future()
+            answer.set_exception(KafkaException(KafkaError(code)))
+            return dict.fromkeys(asked, answer)
+
+    told = {"lake": str(tmp_path), "kafka": {"bootstrap.servers": "kafka:9092"}}
+    config = parse_config({**told, "sources": [{"name": "s", "format": "canal", "topics": ["t"]}]}, tmp_path / "c")
+    monkeypatch.setattr(offsets, "reach", lambda *_: (Client(), None))
+    if fails:
+        with pytest.raises(KafkaUnreachable):
+            offsets.compacted(config, config.source("s"), ["t"])
+    else:
+        assert offsets.compacted(config, config.source("s"), ["t"]) == []
