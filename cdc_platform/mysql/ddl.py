@@ -1,6 +1,6 @@
 """What MySQL DDL makes of tables: statements in order → the columns of each table after each of them.
 
-The statements are read and applied by Debezium's own parsers (`ddl_parser`); here is what can be told from a
+The statements are read and applied by Debezium's own parsers (`ddl_model`); here is what can be told from a
 statement's text, and the result.
 """
 
