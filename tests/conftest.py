@@ -14,7 +14,7 @@ from cdc_platform.config import Config, parse_config
 from cdc_platform.config.storage import Storage
 from cdc_platform.kafka.broker import BrokerInfo, start, stop
 from cdc_platform.setup.ports import free_port
-from tests import jvm, properties, s3_server
+from tests import dagster_history, jvm, properties, s3_server
 from tests.kafka_topics import Kafka
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -27,6 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
     properties.take(config.option.markexpr)
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         jvm.launch(config)
+
+
+def pytest_collection_finish() -> None:
+    if "dagster" in sys.modules:  # else no test of this run has it
+        dagster_history.quicken()
 
 
 _WAIT = ("automation", "bridge", "broker", "cli")
