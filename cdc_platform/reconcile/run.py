@@ -57,8 +57,7 @@ def against_server(
 
 
 def _known(config: Config, source: Source) -> list[Name]:
-    states = [name_of(r) for r in queries.table_states(config) if r["source"] == source.name]
-    return [name for name in states if source.tables.kept(*name)]
+    return [name for r in queries.followed(config, source) if source.tables.kept(*(name := name_of(r)))]
 
 
 def _origins(spark: SparkSession, config: Config, source: Source, server: Server, snapshots: list[Name]) -> list[Name]:
@@ -102,7 +101,9 @@ def _live(
     path, part = _kept_in(config, source, name, [c.name for c in columns])
     if not columns:
         result.problems.append("the source has no such table, or its account may not read it")
-    if not delta_table.exists(path):
+    if delta_table.exists(path):
+        result.version = delta_table.version(path)
+    else:
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return

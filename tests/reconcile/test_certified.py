@@ -1,0 +1,109 @@
+"""What `reconcile` finds is what `certify` goes by. The server is a stand-in, and no rows are read."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc_platform.cli.app import run
+from cdc_platform.config import Config, load_config
+from cdc_platform.reconcile.columns import SourceColumn
+from cdc_platform.reconcile.live import Table
+from cdc_platform.reconcile.result import TableResult
+from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+YAML = """
+lake: ./lake
+kafka: {bootstrap.servers: "127.0.0.1:1"}
+sources:
+  - {name: shop, format: tencent_dts, topics: [dts], reconcile: {dsn_env: SHOP_DSN}}
+"""
+
+
+@dataclass
+class AtSource:
+    """What the server has. columns: table → its columns; differing: table → rows that differ; meanwhile: what happens
+    while a table is compared."""
+
+    columns_of: dict[str, list[SourceColumn]] = field(default_factory=dict)
+    differing: dict[str, int] = field(default_factory=dict)
+    meanwhile: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    def columns(self, db: str, table: str) -> list[SourceColumn]:
+        return self.columns_of.get(table, [])
+
+    def tables(self, databases: list[str]) -> list[tuple[str, str]]:
+        return [("shop", t) for t in self.columns_of]
+
+    def compare(self, spark: Any, table: Table, result: TableResult, wait_s: float, limit: int) -> None:
+        result.version, result.changed = 0, self.differing.get(table.name, 0)
+        if then := self.meanwhile.get(table.name):
+            then()
+
+
+ID = SourceColumn("id", "bigint", True)
+
+
+@pytest.fixture
+def at_source(monkeypatch: pytest.MonkeyPatch) -> AtSource:
+    found = AtSource({"orders": [ID], "items": [ID]})
+    monkeypatch.setenv("SHOP_DSN", "mysql://me@127.0.0.1:1")
+    monkeypatch.setattr("cdc_platform.reconcile.server.Server", lambda dsn: found)
+    monkeypatch.setattr("cdc_platform.reconcile.binlog.risks_of", lambda server, source: [])
+    monkeypatch.setattr("cdc_platform.spark.session.open_session", lambda config: None)
+    monkeypatch.setattr("cdc_platform.reconcile.live.compare", found.compare)
+    rows = SimpleNamespace(dtypes=[("id", "bigint")])
+    monkeypatch.setattr("cdc_platform.reconcile.run.delta_sql.read", lambda spark, path: rows)
+    return found
+
+
+@pytest.fixture
+def config(tmp_path: Path, at_source: AtSource) -> Config:
+    (tmp_path / "cdc.yaml").write_text(YAML)
+    made = load_config(tmp_path / "cdc.yaml")
+    for table in ("orders", "items"):
+        schema_history(made, ("shop", "shop", table))
+        snapshot(made, "shop", f"shop.{table}", 2)
+    ledger(made, ("shop", "dts", 0, 0, 9, "landed", 10), ("shop", "dts", 0, 0, 9, "applied", 10))
+    complete(made, "shop", 0, NOON)
+    return made
+
+
+@pytest.fixture
+def told(config: Config, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs a command; what it says, as data."""
+
+    def call(*command: str) -> Any:
+        run([*command, "--config", str(config.file), "--json"])
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def verdicts(told: Callable[..., Any]) -> dict[str, tuple[str, list[str]]]:
+    return {t["table"]: (t["verdict"], t["reasons"]) for t in told("certify", "shop")["tables"]}
+
+
+def test_a_table_that_the_source_has_no_more_is_broken(at_source: AtSource, told: Callable[..., Any]):
+    assert told("reconcile", "shop")["equal"]
+    assert verdicts(told) == {"shop.items": ("proven", []), "shop.orders": ("proven", [])}
+    del at_source.columns_of["orders"]
+    assert not told("reconcile", "shop")["equal"]
+    verdict, [reason] = verdicts(told)["shop.orders"]
+    assert verdict == "broken"
+    assert "differs from the source: the source has no such table, or its account may not read it at" in reason
+    assert verdicts(told)["shop.items"] == ("proven", [])
+
+
+def test_a_table_that_the_feed_told_was_dropped_is_compared_no_more(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    del at_source.columns_of["orders"]
+    table_state(config, "shop", "shop.orders", "dropped", "dropped at the source", rebuild=1)
+    assert [(t["table"], t["equal"]) for t in told("reconcile", "shop")["tables"]] == [("shop.items", True)]
