@@ -25,12 +25,13 @@ def seen(config: Config, source: Source) -> Seen:
 
 
 def note(
-    config: Config, source: Source, against: Literal["server", "export"], results: list[tuple[Name, TableResult, Seen]]
+    config: Config, source: Source, against: Literal["server", "export"], name: Name, result: TableResult, seen: Seen
 ) -> None:
-    """Keeps results of tables that have a snapshot, as of the time at which the first of them was begun."""
-    rows = [_row(source, against, name, r, of) for name, r, of in results if r.version is not None]
+    """Keeps the result of one table, if it has a snapshot, as of the time at which its comparison was begun."""
+    if result.version is None:
+        return
     path = delta_sql.ensure(RECONCILIATIONS, RECONCILIATIONS.at(stores.lake(config)))
-    delta_table.append_rows(path, rows, at=min((of.at for *_, of in results), default=None))
+    delta_table.append_rows(path, [_row(source, against, name, result, seen)], at=seen.at)
 
 
 def _row(source: Source, against: str, name: Name, result: TableResult, seen: Seen) -> dict[str, Any]:

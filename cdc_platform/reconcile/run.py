@@ -46,13 +46,13 @@ def against_server(
         merged = [n for n in known if source.tables.merged(*n)]
         origins = _origins(spark, config, source, server, merged) if merged else []
         wanted = sorted({*known, *_at_source(server, source, known), *origins} - set(merged) | set(origins))
-    out, seen = [], []
+    out = []
     for name in wanted:
         told(".".join(name))
-        seen.append(notes.seen(config, source))
+        seen = notes.seen(config, source)
         one = partial(_live, spark, config, source, server, name, wait_s, limit)
         out.append(_timed(TableResult(".".join(name)), one))
-    notes.note(config, source, "server", list(zip(wanted, out, seen, strict=True)))
+        notes.note(config, source, "server", name, out[-1], seen)
     return out
 
 
@@ -189,7 +189,7 @@ def against_export(
     result.version, snapshot = _at_version(spark, own, newest if version is None else version)
     found = _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
     if result.version == newest:
-        notes.note(config, source, "export", [(name, found, seen)])
+        notes.note(config, source, "export", name, found, seen)
     return found
 
 

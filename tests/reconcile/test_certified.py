@@ -13,6 +13,7 @@ import pytest
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
 from cdc_platform.reconcile.columns import SourceColumn
+from cdc_platform.reconcile.errors import SourceUnreachable
 from cdc_platform.reconcile.live import Table
 from cdc_platform.reconcile.result import TableResult
 from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
@@ -107,3 +108,29 @@ def test_a_table_that_the_feed_told_was_dropped_is_compared_no_more(
     del at_source.columns_of["orders"]
     table_state(config, "shop", "shop.orders", "dropped", "dropped at the source", rebuild=1)
     assert [(t["table"], t["equal"]) for t in told("reconcile", "shop")["tables"]] == [("shop.items", True)]
+
+
+def test_a_comparison_of_all_tables_is_kept_table_by_table(at_source: AtSource, told: Callable[..., Any]):
+    """orders is found equal by another comparison while the long one, which began before, is at items."""
+
+    def meanwhile() -> None:
+        at_source.meanwhile.clear()
+        assert told("reconcile", "shop", "shop.orders")["equal"]
+        at_source.differing["orders"] = 500
+
+    at_source.meanwhile["items"] = meanwhile
+    assert not told("reconcile", "shop")["equal"]
+    verdict, [reason] = verdicts(told)["shop.orders"]
+    assert (verdict, "500 rows" in reason) == ("broken", True)
+
+
+def test_what_a_comparison_found_stays_when_it_is_ended_by_a_later_table(
+    at_source: AtSource, told: Callable[..., Any], config: Config, capsys: pytest.CaptureFixture[str]
+):
+    def refused() -> None:
+        raise SourceUnreachable("127.0.0.1:1", "it went away")
+
+    at_source.differing["items"], at_source.meanwhile["orders"] = 3, refused
+    assert run(["reconcile", "shop", "--config", str(config.file)]) == 1
+    assert "it went away" in capsys.readouterr().err
+    assert verdicts(told)["shop.items"][0] == "broken"

@@ -23,6 +23,6 @@ def test_what_is_lost_while_tables_are_compared_was_not_seen(tmp_path: Path):
     lose(0, 3)
     seen = notes.seen(config, config.source("s"))
     lose(10, 4)
-    notes.note(config, config.source("s"), "server", [(("d", "one"), TableResult("d.one", version=0), seen)])
+    notes.note(config, config.source("s"), "server", ("d", "one"), TableResult("d.one", version=0), seen)
     [[row]] = queries.comparisons(config, config.source("s")).values()
     assert (row["equal"], row["lost"], row["at"]) == (True, 3, seen.at)
