@@ -18,6 +18,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.lake import beside as kept
 from cdc_platform.lake import delta_table, new_tables, queries, renames, sequences, stores, watermarks
 from cdc_platform.lake.beside import Beside
+from cdc_platform.lake.comparisons import comparisons
 from cdc_platform.lake.sequences import Gap
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.lake.writer_lock import is_held
@@ -139,8 +140,10 @@ class _Shared:
             "erasures": erased.of_source(config, source),
         }
         compared = {
-            name: [{k: row[k] for k in ("table", *_TOLD, "at", "lost", "problems")} for row in of]
-            for name, of in queries.comparisons(config, source).items()
+            name: [
+                {k: row[k] for k in ("table", *_TOLD, "at", "as_of", "lost", "problems", "falls_short")} for row in of
+            ]
+            for name, of in comparisons(config, source).items()
         }
         wrong = [] if is_held(config, source) else [queries.unaccounted(row) for row in ledger if row["unaccounted"]]
         return cls(
@@ -174,6 +177,7 @@ class _Shared:
         wrong += [gap.text for gap in sequences.unmended(self.gaps, compared, not never)]
         wrong += [one.text for one in sequences.unmended(self.shadows.get(name, ()), compared, not never)]
         lacks = [_never_compared(never)] if never else []
+        lacks += [clause for c in compared for clause in c["falls_short"]]
         if up_to is None:
             lacks.append("up to when it is complete isn't told")
         facts = {
@@ -230,7 +234,7 @@ def _never_compared(names: list[str]) -> str:
 
 
 def difference(compared: dict[str, Any]) -> str:
-    """What is said of a comparison (a row of `queries.comparisons`) that found a table different."""
+    """What is said of a comparison (a row of `comparisons`) that found a table different."""
     rows = [count(compared["differing"], "row")] if compared["differing"] else []
     found = ", ".join([*(compared["problems"] or ()), *rows]) or "see reconcile"
     return f"{compared['table']} differs from the source: {found} at {when(compared['at'])}"

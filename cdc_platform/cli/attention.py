@@ -123,12 +123,13 @@ def _gaps(config: Config, sources: Sequence[Source]) -> list[Finding]:
 def _different(config: Config, sources: Sequence[Source]) -> list[Finding]:
     from cdc_platform.certificate import difference
     from cdc_platform.lake import queries
+    from cdc_platform.lake.comparisons import comparisons
 
     live = {(t["source"], name_of(t)) for t in queries.table_states(config) if t["state"] == "live"}
     return [
         Finding("differs", s.name, difference(row))
         for s in sources
-        for name, compared in queries.comparisons(config, s).items()
+        for name, compared in comparisons(config, s).items()
         for row in compared
         if not row["equal"] and (s.name, name) in live
     ]

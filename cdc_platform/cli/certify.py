@@ -91,11 +91,11 @@ def _beside(one: "Beside") -> dict[str, Any]:
 
 def _row(one: "Certificate") -> dict[str, Any]:
     compared = one.facts["compared"]
-    oldest = min(compared, key=lambda c: c["at"]) if compared else None
+    oldest = min(c["as_of"] or c["at"] for c in compared) if compared else None
     return {
         "table": ".".join(one.name),
         "verdict": one.verdict,
         "complete up to": one.complete_up_to and when(one.complete_up_to),
-        "compared": oldest and when(oldest["at"]),
+        "compared": oldest and when(oldest),
         "rows then": sum(c["rows"] for c in compared) if compared else None,
     }

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,8 @@ from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.cli.run import choose, with_spark
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError
-from cdc_platform.units import told_value
+from cdc_platform.reading import moments
+from cdc_platform.units import told_value, when
 
 if TYPE_CHECKING:
     from cdc_platform.reconcile.binlog import Risk
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 def command(
     source: Annotated[str, typer.Argument(help="Source of cdc.yaml.")],
     table: Annotated[str | None, typer.Argument(help="db.table; default: all tables of the source.")] = None,
-    at: Annotated[str, typer.Option(help="Position of the source to compare at: now.")] = "now",
     dsn_env: Annotated[
         str | None, typer.Option(help="Environment variable with the source's DSN; default: reconcile.dsn_env.")
     ] = None,
     export: Annotated[str | None, typer.Option(help="CSV or Parquet file or folder, instead of a server.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When the export was made (ISO 8601, else UTC); a server is compared now.")
+    ] = None,
     version: Annotated[int | None, typer.Option(min=0, help="Of the snapshot; with --export. Default: newest.")] = None,
     key: Annotated[str | None, typer.Option(help="Key columns a,b; with --export. Default: those known.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds per table for the chain to catch up.")] = 0,
@@ -48,7 +52,7 @@ def command(
     """
     loaded = load_config(config)
     feed = loaded.source(source)
-    if at != "now":
+    if at not in (None, "now") and not export:
         raise ConfigError("--at", f"{at!r} is no position", ["now"])
     if table:
         choose(loaded, [source], ".".join(feed.tables.routed(*_name(loaded, feed, table))) if "." in table else table)
@@ -59,7 +63,7 @@ def command(
     if repair:
         return _repair(ready, feed, dsn_env, table, limit)
     if export:
-        results = [_export(ready, feed, export, table, version, key, limit)]
+        results = [_export(ready, feed, export, table, _made_at(at), version, key, limit)]
     else:
         if version is not None or key is not None:
             raise ConfigError("--version and --key", "go with an export only", ["--export PATH"])
@@ -112,8 +116,26 @@ def dsn_variable(source: Source, dsn_env: str | None) -> str:
     raise ConfigError("--dsn-env", problem, ["sources[].reconcile.dsn_env"])
 
 
+def _made_at(at: str | None) -> datetime | None:
+    """When an export was made. Raises ConfigError."""
+    try:
+        made_at = moments.time(at) if at else None
+    except ValueError:
+        raise ConfigError("--at", f"{at!r} is no time", ["2026-11-20T12:00:00Z", "2026-11-20 12:00:00+08:00"]) from None
+    if made_at and made_at > datetime.now(UTC):
+        raise ConfigError("--at", f"{when(made_at)} is to come", ["when reading the table for the export began"])
+    return made_at
+
+
 def _export(
-    config: Config, source: Source, path: str, table: str | None, version: int | None, key: str | None, limit: int
+    config: Config,
+    source: Source,
+    path: str,
+    table: str | None,
+    made_at: datetime | None,
+    version: int | None,
+    key: str | None,
+    limit: int,
 ) -> "TableResult":
     if not table:
         raise ConfigError("TABLE", "an export is of one table", ["db.table"])
@@ -129,6 +151,7 @@ def _export(
         source,
         there,
         _name(config, source, table),
+        made_at=made_at,
         version=version,
         keys=keys,
         limit=limit,

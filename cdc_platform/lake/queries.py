@@ -196,16 +196,6 @@ def quarantined(config: Config) -> dict[str, int]:
     return found
 
 
-def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any]]]:
-    """Snapshot → the newest row of RECONCILIATIONS of each source table that it holds, with the table's name as a text
-    in `table`."""
-    rows = newest_of_tables(tables.RECONCILIATIONS.at(stores.lake(config)), "*", "at", source=source.name)
-    found: dict[Name, list[dict[str, Any]]] = {}
-    for name, row in rows.items():
-        found.setdefault(source.tables.routed(*name), []).append({**row, "table": ".".join(name)})
-    return found
-
-
 def newest_of_tables(path: Store, columns: str, order: str, **of: str) -> dict[Name, dict[str, Any]]:
     """Table → its row that is last by an order. of: columns of the rows that count, each with its value."""
     counts = " AND ".join(f"{column} = {text(value)}" for column, value in of.items())

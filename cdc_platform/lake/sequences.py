@@ -14,6 +14,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import queries, stores
+from cdc_platform.lake.comparisons import comparisons, proves
 from cdc_platform.tables import Name
 from cdc_platform.units import count
 
@@ -128,18 +129,18 @@ def _within(gap: Mapping[str, Any], lost: Iterable[dict[str, Any]]) -> bool:
 
 
 def unmended(found: Iterable[T], compared: Iterable[dict[str, Any]], whole: bool = True) -> list[T]:
-    """Of gaps, or of what else may be wrong with a snapshot, those that count: no comparison with the source since then
-    found it equal. compared: the newest comparison of each of its source tables (`equal`, `at`), as far as there is
-    one. whole: there is of each."""
+    """Of gaps, or of what else may be wrong with a snapshot, those that count: no comparison with the source as it was
+    after that found it equal. compared: the newest comparison of each of its source tables (lake/comparisons.py), as
+    far as there is one. whole: there is of each."""
     told = list(compared)
-    return [gap for gap in found if not (told and whole) or any(not c["equal"] or c["at"] <= gap.at for c in told)]
+    return [gap for gap in found if not (told and whole) or any(not proves(c) or c["as_of"] <= gap.at for c in told)]
 
 
 def unmended_loss(lost: int, compared: Iterable[Mapping[str, Any]], whole: bool = True) -> int:
     """Of so many offsets that Kafka had removed before they were landed, those that count, as `unmended`: the others
     were lost (`lost` of a comparison) before all that goes into the snapshot was found equal."""
     told = list(compared)
-    if not (told and whole and all(c["equal"] for c in told)):
+    if not (told and whole and all(map(proves, told))):
         return lost
     return max(lost - min(c["lost"] or 0 for c in told), 0)
 
@@ -148,7 +149,7 @@ def uncompared(
     config: Config, source: Source, compared: Mapping[Name, Iterable[dict[str, Any]]]
 ) -> dict[Name, list[str]]:
     """Snapshot that routes merge → tables that go into it and that were never compared with the source. compared:
-    queries.comparisons."""
+    comparisons.comparisons."""
     found: dict[Name, list[str]] = {}
     for name in sorted(queries.stated_tables(config, source)) if source.tables.routes else ():
         target, text = source.tables.routed(*name), ".".join(name)
@@ -162,7 +163,7 @@ def of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Nam
     """Which of the source's snapshots may lack rows, and by which gaps."""
     if not (found := gaps(config, source)):
         return {}
-    compared = queries.comparisons(config, source)
+    compared = comparisons(config, source)
     lacks = uncompared(config, source, compared)
     told = {name: unmended(found, compared.get(name, ()), name not in lacks) for name in names}
     return {name: of for name, of in told.items() if of}
@@ -183,7 +184,7 @@ def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dic
     total = sum(int(r["records"]) for r in ranges)
     if not total:
         return {}
-    compared = queries.comparisons(config, source)
+    compared = comparisons(config, source)
     lacks = uncompared(config, source, compared)
     counted = {name: unmended_loss(total, compared.get(name, ()), name not in lacks) for name in names}
     told = {n: _lost_of(_last(ranges, n)) for n in {*counted.values()} if n}

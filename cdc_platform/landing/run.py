@@ -186,7 +186,8 @@ def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, le
         )
         for x in lost
     ]
-    delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
+    seen = {"lost_at": datetime.now(UTC)}
+    delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) | seen for r in rows])
 
 
 def _note_positions(

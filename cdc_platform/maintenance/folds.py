@@ -74,6 +74,7 @@ def _ledger(old: DataFrame) -> DataFrame:
         F.sum("records").alias("records"),
         F.max("base").alias("base"),
         F.max_by("topic_id", "base").alias("topic_id"),
+        F.max("lost_at").alias("lost_at"),
     )
 
 

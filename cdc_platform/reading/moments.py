@@ -47,12 +47,17 @@ def parse(config: Config, source: str, given: str, asked: str, *, gtids: bool = 
     if re.fullmatch("[0-9]+", given):
         return Moment(cut=find_cut(stores.lake(config), source, int(given), "any"))
     try:
-        told = datetime.fromisoformat(given)
+        return Moment(time=time(given))
     except ValueError:
         valid = ["2026-11-20T12:00:00Z", "2026-11-20 12:00:00+08:00", "the number of a cut (`cdc-platform cut list`)"]
         valid += ["a GTID"] * gtids
         raise ConfigError(asked, f"{given!r} is no time and no cut", valid) from None
-    return Moment(time=told.astimezone(UTC) if told.tzinfo else told.replace(tzinfo=UTC))
+
+
+def time(given: str) -> datetime:
+    """A time as ISO 8601 has it, in UTC where it names no zone. Raises ValueError."""
+    told = datetime.fromisoformat(given)
+    return told.astimezone(UTC) if told.tzinfo else told.replace(tzinfo=UTC)
 
 
 def _transaction(config: Config, source: str, gtid: str) -> Moment:

@@ -8,38 +8,50 @@ from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import RECONCILIATIONS, Name, name_columns
+from cdc_platform.tables import OFFSET_LEDGER, RECONCILIATIONS, Name, name_columns
 
 
 class Seen(NamedTuple):
-    """What a comparison can have seen. lost: offsets of the source that had been lost before they were landed."""
+    """What a comparison can have seen. at: when it was begun; against: what; as_of: the time of the source's rows
+    (None: nobody said); lost: offsets of the source that were known by then to be lost before they were landed."""
 
-    lost: int
     at: datetime
+    against: Literal["server", "export"]
+    as_of: datetime | None
+    lost: int
 
 
 def seen(config: Config, source: Source) -> Seen:
     """To be asked before the version of the snapshot is chosen: what is lost later isn't in it."""
     at = datetime.now(UTC)
-    return Seen(sum(r["lost"] for r in queries.ledger(config, [source])), at)
+    return Seen(at, "server", at, sum(r["lost"] for r in queries.ledger(config, [source])))
 
 
-def note(
-    config: Config, source: Source, against: Literal["server", "export"], name: Name, result: TableResult, seen: Seen
-) -> None:
+def seen_in_export(config: Config, source: Source, made_at: datetime | None) -> Seen:
+    """As `seen`, of an export: of what was lost it says nothing but where that was known when it was made."""
+    at, path = datetime.now(UTC), OFFSET_LEDGER.at(stores.lake(config))
+    if made_at is None or "lost_at" not in (queries.columns(path) or ()):
+        return Seen(at, "export", made_at, 0)
+    of = f"source = {queries.text(source.name)} AND outcome = 'lost'"
+    rows = queries.query(f"SELECT records, lost_at FROM t WHERE {of}", t=path) or []
+    known = sum(int(r["records"]) for r in rows if r["lost_at"] is not None and r["lost_at"] <= made_at)
+    return Seen(at, "export", made_at, known)
+
+
+def note(config: Config, source: Source, name: Name, result: TableResult, seen: Seen) -> None:
     """Keeps the result of one table, if it has a snapshot, as of the time at which its comparison was begun."""
     if result.version is None:
         return
     path = delta_sql.ensure(RECONCILIATIONS, RECONCILIATIONS.at(stores.lake(config)))
-    delta_table.append_rows(path, [_row(source, against, name, result, seen)], at=seen.at)
+    delta_table.append_rows(path, [_row(source, name, result, seen)], at=seen.at)
 
 
-def _row(source: Source, against: str, name: Name, result: TableResult, seen: Seen) -> dict[str, Any]:
+def _row(source: Source, name: Name, result: TableResult, seen: Seen) -> dict[str, Any]:
     at = result.position or {}
     return {
         "source": source.name,
         **name_columns(name),
-        "against": against,
+        "against": seen.against,
         "equal": result.equal,
         "version": result.version,
         "binlog_file": at.get("file"),
@@ -51,4 +63,5 @@ def _row(source: Source, against: str, name: Name, result: TableResult, seen: Se
         "problems": result.problems,
         "not_compared": list(result.not_compared.items()),
         "lost": seen.lost,
+        "made_at": seen.as_of if seen.against == "export" else None,
     }

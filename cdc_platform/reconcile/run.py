@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +53,7 @@ def against_server(
         seen = notes.seen(config, source)
         one = partial(_live, spark, config, source, server, name, wait_s, limit)
         out.append(_timed(TableResult(".".join(name)), one))
-        notes.note(config, source, "server", name, out[-1], seen)
+        notes.note(config, source, name, out[-1], seen)
     return out
 
 
@@ -167,11 +168,13 @@ def against_export(
     path: str,
     name: Name,
     *,
+    made_at: datetime | None = None,
     version: int | None = None,
     keys: list[str] | None = None,
     limit: int = 20,
 ) -> TableResult:
-    """One table's snapshot, its newest version or that one, against an export. keys: else the configuration's, else
+    """One table's snapshot, its newest version or that one, against an export. made_at: when it was made, as far as
+    somebody says. keys: else the configuration's, else
     those that the messages told. Raises ExportUnreadable, ConfigError."""
     result = TableResult(".".join(name))
     given = export.read(spark, path)
@@ -182,14 +185,14 @@ def against_export(
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return result
-    seen, newest = notes.seen(config, source), delta_table.version(own)
+    seen, newest = notes.seen_in_export(config, source, made_at), delta_table.version(own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
     told = keys or _keys(source, name) or _told_keys(spark, config, source, name)
     result.version, snapshot = _at_version(spark, own, newest if version is None else version)
     found = _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
     if result.version == newest:
-        notes.note(config, source, "export", name, found, seen)
+        notes.note(config, source, name, found, seen)
     return found
 
 

@@ -53,10 +53,11 @@ OFFSET_LEDGER = Table(
             STRING,
             "with base: id of the topic, if it is another than before; with to_offset -2: of the one that is gone",
         ),
+        Column("lost_at", TIMESTAMP, "of lost ones: when that was seen"),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("base", "topic_id"),
+    added=("base", "topic_id", "lost_at"),
 )
 
 LINEAGES = Table(

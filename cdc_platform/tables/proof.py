@@ -111,9 +111,11 @@ RECONCILIATIONS = Table(
         Column("not_compared", Map(STRING, STRING), "columns that were left out, and why"),
         Column("lost", BIGINT, "offsets of the source that had been lost before they were landed, by then"),
         WRITTEN_AT,
+        Column("made_at", TIMESTAMP, "of an export: when it was made; NULL: nobody said"),
     ),
     partition_by=("source",),
     settings=NOTED,
+    added=("made_at",),
 )
 
 ERASURES = Table(

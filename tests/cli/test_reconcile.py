@@ -70,6 +70,8 @@ def test_a_long_value_is_cut_and_its_row_stands_upright(capsys):
         (["shop", "orders"], "'orders' is no table; valid: db.table"),
         (["shop", "depot.bins"], "no chosen source keeps depot.bins"),
         (["stock", "--at", "GTID 1"], "'GTID 1' is no position; valid: now"),
+        (["shop", "shop.orders", "--export", "x.csv", "--at", "noon"], "'noon' is no time; valid: 2026-11-20T12"),
+        (["shop", "shop.orders", "--export", "x.csv", "--at", "2999-01-01"], "2999-01-01 00:00:00Z is to come"),
         (["stock", "--version", "3"], "go with an export only"),
         (["stock", "--export", "x.csv"], "an export is of one table; valid: db.table"),
     ],

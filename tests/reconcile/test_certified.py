@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,9 @@ from cdc_platform.reconcile.columns import SourceColumn
 from cdc_platform.reconcile.errors import SourceUnreachable
 from cdc_platform.reconcile.live import Table
 from cdc_platform.reconcile.result import TableResult
+from cdc_platform.tables import OFFSET_LEDGER
 from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
+from tests.rows import add
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 YAML = """
@@ -38,6 +40,9 @@ class AtSource:
 
     def columns(self, db: str, table: str) -> list[SourceColumn]:
         return self.columns_of.get(table, [])
+
+    def compare_export(self, given: Any, snapshot: Any, keys: Any, result: TableResult, limit: int) -> None:
+        result.changed = self.differing.get("orders", 0)
 
     def tables(self, databases: list[str]) -> list[tuple[str, str]]:
         return [("shop", t) for t in self.columns_of]
@@ -61,6 +66,9 @@ def at_source(monkeypatch: pytest.MonkeyPatch) -> AtSource:
     monkeypatch.setattr("cdc_platform.reconcile.live.compare", found.compare)
     rows = SimpleNamespace(dtypes=[("id", "bigint")])
     monkeypatch.setattr("cdc_platform.reconcile.run.delta_sql.read", lambda spark, path: rows)
+    monkeypatch.setattr("cdc_platform.reconcile.export.read", lambda spark, path: SimpleNamespace(columns=["id"]))
+    monkeypatch.setattr("cdc_platform.reconcile.run._at_version", lambda spark, path, version: (version, rows))
+    monkeypatch.setattr("cdc_platform.reconcile.export.compare", found.compare_export)
     return found
 
 
@@ -134,3 +142,42 @@ def test_what_a_comparison_found_stays_when_it_is_ended_by_a_later_table(
     assert run(["reconcile", "shop", "--config", str(config.file)]) == 1
     assert "it went away" in capsys.readouterr().err
     assert verdicts(told)["shop.items"][0] == "broken"
+
+
+def lose(config: Config, at: datetime) -> None:
+    row = {"source": "shop", "batch": -1, "room": "landing", "topic": "dts", "partition": 0, "outcome": "lost"}
+    add(config.lake, OFFSET_LEDGER, {**row, "from_offset": 10, "to_offset": 14, "records": 5, "lost_at": at})
+
+
+def test_an_export_mends_what_was_lost_before_it_was_made(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    def export(*more: str) -> tuple[str, list[str]]:
+        assert told("reconcile", "shop", "shop.orders", "--export", "orders.csv", "--key", "id", *more)["equal"]
+        return verdicts(told)["shop.orders"]
+
+    of_unknown_age = (
+        "shop.orders equals an export of which nobody said when it was made (`reconcile --export … --at TIME`)"
+    )
+    assert export() == ("consistent", [of_unknown_age])
+    assert export("--at", "2026-11-20T10:00:00Z") == ("proven", [])
+    lost = ("broken", ["5 offsets of the source were lost before they were landed"])
+    lose(config, datetime(2026, 11, 20, 11, tzinfo=UTC))
+    assert verdicts(told)["shop.orders"] == lost
+    assert export("--at", "2026-11-20 18:59:59+08:00") == lost, "it lacks the same changes"
+    assert export() == lost
+    assert export("--at", "2026-11-20 11:00:01") == ("proven", [])
+    assert told("reconcile", "shop", "shop.orders", "--export", "orders.csv", "--key", "id")["equal"]
+    assert verdicts(told)["shop.orders"] == ("proven", []), "one that may be older says nothing else"
+
+
+def test_an_older_export_hides_no_difference(config: Config, at_source: AtSource, told: Callable[..., Any]):
+    at_source.differing["orders"] = 3
+    told("reconcile", "shop", "shop.orders")
+    at_source.differing.clear()
+    for made in ([], ["--at", (datetime.now(UTC) - timedelta(hours=1)).isoformat()]):
+        command = ["reconcile", "shop", "shop.orders", "--export", "orders.csv", "--key", "id", *made]
+        assert told(*command)["equal"]
+        assert verdicts(told)["shop.orders"][0] == "broken"
+    told("reconcile", "shop", "shop.orders")
+    assert verdicts(told)["shop.orders"] == ("proven", [])

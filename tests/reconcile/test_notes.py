@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from cdc_platform.config import Config
-from cdc_platform.lake import new_tables, queries, stores
+from cdc_platform.lake import new_tables, stores
+from cdc_platform.lake.comparisons import comparisons
 from cdc_platform.reconcile import notes
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.tables import OFFSET_LEDGER
@@ -23,6 +24,6 @@ def test_what_is_lost_while_tables_are_compared_was_not_seen(tmp_path: Path):
     lose(0, 3)
     seen = notes.seen(config, config.source("s"))
     lose(10, 4)
-    notes.note(config, config.source("s"), "server", ("d", "one"), TableResult("d.one", version=0), seen)
-    [[row]] = queries.comparisons(config, config.source("s")).values()
+    notes.note(config, config.source("s"), ("d", "one"), TableResult("d.one", version=0), seen)
+    [[row]] = comparisons(config, config.source("s")).values()
     assert (row["equal"], row["lost"], row["at"]) == (True, 3, seen.at)
