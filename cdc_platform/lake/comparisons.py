@@ -1,5 +1,6 @@
 """The table RECONCILIATIONS read: what comparisons with the source say of the snapshots. Without Spark."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from cdc_platform import tables
@@ -29,7 +30,7 @@ def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any
     for row in rows or []:
         name = tables.name_of(row)
         row |= {"table": ".".join(name)}
-        row |= {"falls_short": _falls_short(row) if row["equal"] else []}
+        row |= {"falls_short": [*_falls_short(row)] if row["equal"] else []}
         found.setdefault(source.tables.routed(*name), []).append(row)
     return found
 
@@ -39,8 +40,9 @@ def proves(row: dict[str, Any]) -> bool:
     return bool(row["equal"]) and not row["falls_short"]
 
 
-def _falls_short(row: dict[str, Any]) -> list[str]:
+def _falls_short(row: dict[str, Any]) -> Iterator[str]:
+    table = row["table"]
     if row["as_of"] is None:
-        told = "equals an export of which nobody said when it was made (`reconcile --export … --at TIME`)"
-        return [f"{row['table']} {told}"]
-    return []
+        yield f"{table} equals an export of which nobody said when it was made (`reconcile --export … --at TIME`)"
+    for column, why in sorted(dict(row["not_compared"] or ()).items()):
+        yield f"column {column} of {table} can't be compared with the source: {why}"

@@ -7,6 +7,9 @@ from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.reconcile.texts import NOT_COMPARED, TEXTS, Text
 
+NOT_CARRIED = "a virtual generated column; the feed doesn't carry it"
+"""Why a column isn't compared that the snapshot hasn't: nothing of it can be wrong there."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
@@ -63,7 +66,7 @@ def pair(source: Iterable[SourceColumn], snapshot: Mapping[str, str]) -> Pairing
         own = there.pop(column.name.lower(), None)
         if own is None:
             if column.virtual:
-                skipped[column.name] = "a virtual generated column; the feed doesn't carry it"
+                skipped[column.name] = NOT_CARRIED
             else:
                 problems.append(f"column {column.name!r} is not in the snapshot")
             continue

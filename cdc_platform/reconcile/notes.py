@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.reconcile.columns import NOT_CARRIED
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import OFFSET_LEDGER, RECONCILIATIONS, Name, name_columns
@@ -61,7 +62,7 @@ def _row(source: Source, name: Name, result: TableResult, seen: Seen) -> dict[st
         "digest": result.digest,
         "differing": result.missing + result.extra + result.changed,
         "problems": result.problems,
-        "not_compared": list(result.not_compared.items()),
+        "not_compared": [(column, why) for column, why in result.not_compared.items() if why != NOT_CARRIED],
         "lost": seen.lost,
         "made_at": seen.as_of if seen.against == "export" else None,
     }

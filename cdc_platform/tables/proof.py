@@ -108,7 +108,7 @@ RECONCILIATIONS = Table(
         Column("digest", STRING, "SHA-256 of the source's counts and sums of row digests by bucket"),
         Column("differing", BIGINT, "rows found that are missing, too many or others"),
         Column("problems", Array(STRING), "what is wrong with the table as a whole"),
-        Column("not_compared", Map(STRING, STRING), "columns that were left out, and why"),
+        Column("not_compared", Map(STRING, STRING), "columns of the snapshot that were left out, and why"),
         Column("lost", BIGINT, "offsets of the source that had been lost before they were landed, by then"),
         WRITTEN_AT,
         Column("made_at", TIMESTAMP, "of an export: when it was made; NULL: nobody said"),

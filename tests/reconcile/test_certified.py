@@ -32,11 +32,12 @@ sources:
 @dataclass
 class AtSource:
     """What the server has. columns: table → its columns; differing: table → rows that differ; meanwhile: what happens
-    while a table is compared."""
+    while a table is compared; snapshot: the snapshots' rows, if they aren't ids alone."""
 
     columns_of: dict[str, list[SourceColumn]] = field(default_factory=dict)
     differing: dict[str, int] = field(default_factory=dict)
     meanwhile: dict[str, Callable[[], None]] = field(default_factory=dict)
+    snapshot: Any = None
 
     def columns(self, db: str, table: str) -> list[SourceColumn]:
         return self.columns_of.get(table, [])
@@ -65,7 +66,7 @@ def at_source(monkeypatch: pytest.MonkeyPatch) -> AtSource:
     monkeypatch.setattr("cdc_platform.spark.session.open_session", lambda config: None)
     monkeypatch.setattr("cdc_platform.reconcile.live.compare", found.compare)
     rows = SimpleNamespace(dtypes=[("id", "bigint")])
-    monkeypatch.setattr("cdc_platform.reconcile.run.delta_sql.read", lambda spark, path: rows)
+    monkeypatch.setattr("cdc_platform.reconcile.run.delta_sql.read", lambda spark, path: found.snapshot or rows)
     monkeypatch.setattr("cdc_platform.reconcile.export.read", lambda spark, path: SimpleNamespace(columns=["id"]))
     monkeypatch.setattr("cdc_platform.reconcile.run._at_version", lambda spark, path, version: (version, rows))
     monkeypatch.setattr("cdc_platform.reconcile.export.compare", found.compare_export)
@@ -181,3 +182,22 @@ def test_an_older_export_hides_no_difference(config: Config, at_source: AtSource
         assert verdicts(told)["shop.orders"][0] == "broken"
     told("reconcile", "shop", "shop.orders")
     assert verdicts(told)["shop.orders"] == ("proven", [])
+
+
+def test_a_column_that_is_not_compared_is_not_proven_and_mends_nothing(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    at_source.snapshot = SimpleNamespace(dtypes=[("id", "bigint"), ("doc", "string")])
+    at_source.columns_of["orders"] = [ID, SourceColumn("doc", "json", False), SourceColumn("v", "int", False, True)]
+    at_source.columns_of["items"] = [ID, SourceColumn("doc", "text", False), SourceColumn("v", "int", False, True)]
+    assert told("reconcile", "shop")["equal"]
+    verdict, [reason] = verdicts(told)["shop.orders"]
+    assert (verdict, reason.split(":")[0]) == (
+        "consistent",
+        "column doc of shop.orders can't be compared with the source",
+    )
+    assert verdicts(told)["shop.items"] == ("proven", []), "of v, which it hasn't, nothing can be wrong"
+    lose(config, datetime.now(UTC))
+    assert told("reconcile", "shop")["equal"]
+    lost = ("broken", ["5 offsets of the source were lost before they were landed"])
+    assert verdicts(told) == {"shop.orders": lost, "shop.items": ("proven", [])}
