@@ -141,7 +141,8 @@ class _Shared:
         }
         compared = {
             name: [
-                {k: row[k] for k in ("table", *_TOLD, "at", "as_of", "lost", "problems", "falls_short")} for row in of
+                {k: row[k] for k in ("table", *_TOLD, "at", "as_of", "lost", "problems", "mends", "falls_short")}
+                for row in of
             ]
             for name, of in comparisons(config, source).items()
         }

@@ -218,6 +218,17 @@ def test_of_a_merged_table_that_was_compared_in_part_it_is_said(config: Config, 
     assert now(config)[ORDERS].text == f"consistent: {why} (`cdc-platform reconcile`)"
 
 
+def test_one_that_was_dropped_need_not_be_compared(config: Config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(config.sources[0].tables.__dict__, "routes", {r"shop_\d+.orders": "shop.orders"})
+    schema_history(config, (SOURCE, "shop_1", "orders"), (SOURCE, "shop_2", "orders"))
+    place = {"epoch": 0, "file": 1, "pos": 0, "event": 0, "row": 0, "landed": 0}
+    dropped = {"source": SOURCE, "db_before": "shop_2", "table_before": "orders", "order_key": place, "at": NOON}
+    add(config.lake, tables.SCHEMA_CHANGES, dropped)
+    for db in ("shop", "shop_1"):
+        compared(config, "orders", db=db, at=NOON + timedelta(hours=1))
+    assert now(config)[ORDERS].text == "proven"
+
+
 def test_a_table_that_is_complete_to_no_time_is_not_proven(config: Config):
     compared(config, "orders")
     complete(config, SOURCE, 1, NOON, orders="quarantine held it")

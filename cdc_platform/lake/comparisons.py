@@ -1,46 +1,90 @@
-"""The table RECONCILIATIONS read: what comparisons with the source say of the snapshots. Without Spark."""
+"""The table RECONCILIATIONS read: what comparisons with the source say of the snapshots. Without Spark.
+
+A comparison is of the table that was compared, whatever that is called since: another one that has its name now wasn't
+compared by it. Where the table's snapshot was made anew since, that it was equal proves nothing of the rows that are
+there now; what was lost before it stays mended, as no row of that was missing.
+"""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import queries, stores
-from cdc_platform.tables import Name
+from cdc_platform.lake.renames import Statements
+from cdc_platform.tables import Name, name_of
 
-_AS_OF = "CASE WHEN against = 'server' THEN at ELSE {made_at} END"
-_NEWEST = "coalesce(as_of, CASE WHEN NOT equal THEN at END) DESC NULLS LAST, at"
-"""By the time of the source's rows. An export of which nobody said when it was made hides no other comparison where it
-is equal: it may be older."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any]]]:
-    """Snapshot → the newest row of RECONCILIATIONS of each source table that it holds, with the table's name as a text
-    in `table`. as_of: the time of the source's rows (None: nobody said); falls_short: why it proves nothing though it
-    is equal, as clauses."""
-    path = tables.RECONCILIATIONS.at(stores.lake(config))
-    made_at = "made_at" if "made_at" in (queries.columns(path) or ()) else "CAST(NULL AS TIMESTAMP)"
-    rows = queries.query(
-        f'SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY db, schema, "table" ORDER BY {_NEWEST} DESC) AS n '
-        f"FROM (SELECT *, {_AS_OF.format(made_at=made_at)} AS as_of FROM t WHERE source = {queries.text(source.name)})"
-        ") WHERE n = 1",
-        t=path,
-    )
+    """Snapshot → the newest row of RECONCILIATIONS of each source table that it holds, with the table's name of today
+    as a text in `table`. as_of: the time of the source's rows (None: nobody said); mends: whether all that was lost
+    before then is known not to be missing; falls_short: why it proves nothing though it is equal, as clauses."""
+    if not (rows := _rows(config, source)):
+        return {}
+    built, statements = rebuilds(config, source), Statements.of(config, source)
+    of_tables: dict[Name, list[dict[str, Any]]] = {}
+    for row in rows:
+        name = name_of(row)
+        as_it_is = row["rebuild"] == built.get(source.tables.routed(*name), 0)
+        if (today := name if as_it_is else statements.today(name, row["at"])) is not None:
+            row["table"] = ".".join(today)
+            since = () if not row["equal"] else _since(row, as_it_is, statements.reserve(today, row["at"]))
+            lacking = [*_lacking(row)] if row["equal"] else []
+            row |= {"falls_short": [*since, *lacking], "mends": row["equal"] and not lacking}
+            of_tables.setdefault(today, []).append(row)
     found: dict[Name, list[dict[str, Any]]] = {}
-    for row in rows or []:
-        name = tables.name_of(row)
-        row |= {"table": ".".join(name)}
-        row |= {"falls_short": [*_falls_short(row)] if row["equal"] else []}
-        found.setdefault(source.tables.routed(*name), []).append(row)
+    for name, of in of_tables.items():
+        found.setdefault(source.tables.routed(*name), []).append(max(of, key=_time))
     return found
 
 
-def proves(row: dict[str, Any]) -> bool:
-    """Whether a comparison says that all of its table was equal at a time that is known."""
-    return bool(row["equal"]) and not row["falls_short"]
+def rebuilds(config: Config, source: Source) -> dict[Name, int]:
+    """Snapshot → how often it was made anew."""
+    path = tables.TABLE_STATE.at(stores.lake(config))
+    rows = queries.query(
+        f'SELECT db, {queries.schema_of(path)}, "table", max(rebuild) AS rebuild FROM t '
+        f"WHERE source = {queries.text(source.name)} GROUP BY 1, 2, 3",
+        t=path,
+    )
+    return {name_of(r): int(r["rebuild"] or 0) for r in rows or []}
 
 
-def _falls_short(row: dict[str, Any]) -> Iterator[str]:
+def _rows(config: Config, source: Source) -> list[dict[str, Any]]:
+    """The newest one of each name and each time that its snapshot was made anew."""
+    path = tables.RECONCILIATIONS.at(stores.lake(config))
+    there = queries.columns(path) or ()  # an earlier version's table
+    made_at = "made_at" if "made_at" in there else "CAST(NULL AS TIMESTAMP)"
+    rebuild = "coalesce(rebuild, 0)" if "rebuild" in there else "0"
+    as_of = f"CASE WHEN against = 'server' THEN at ELSE {made_at} END"
+    newest = f"coalesce({as_of}, CASE WHEN NOT equal THEN at END) DESC NULLS LAST, at DESC"  # as _time
+    rows = queries.query(
+        f"SELECT *, {as_of} AS as_of, {rebuild} AS of_rebuild FROM (SELECT *, row_number() OVER "
+        f'(PARTITION BY db, schema, "table", {rebuild} ORDER BY {newest}) AS n FROM t '
+        f"WHERE source = {queries.text(source.name)}) WHERE n = 1",
+        t=path,
+    )
+    return [{**r, "rebuild": int(r["of_rebuild"])} for r in rows or []]
+
+
+def _time(row: dict[str, Any]) -> tuple[datetime, datetime]:
+    """By which the newest one is found: that of the source's rows. An export of which nobody said when it was made
+    hides no other comparison where it is equal: it may be older."""
+    return row["as_of"] or (_NEVER if row["equal"] else row["at"]), row["at"]
+
+
+def _since(row: dict[str, Any], as_it_is: bool, reserve: str | None) -> Iterator[str]:
+    """What became of its rows since."""
+    if not as_it_is:
+        yield f"{row['table']} was compared before its rows were made anew"
+    elif reserve:
+        yield f"{row['table']} was compared before a statement whose effect on its rows isn't told in full: {reserve}"
+
+
+def _lacking(row: dict[str, Any]) -> Iterator[str]:
+    """What it says nothing of."""
     table = row["table"]
     if row["as_of"] is None:
         yield f"{table} equals an export of which nobody said when it was made (`reconcile --export … --at TIME`)"

@@ -126,12 +126,12 @@ def known_tables(config: Config) -> list[tuple[Source, Name]]:
         if (s := by_name.get(r["source"])) and s.tables.wanted(*(name := name_of(r)))
     }
     to_come = {(s, name) for s, name in stated if (s, by_name[s].tables.routed(*name)) not in there}
-    to_come -= _ended(config) if to_come else set()
+    to_come -= ended(config) if to_come else set()
     named = there | {(s, by_name[s].tables.routed(*name)) for s, name in to_come}
     return [(by_name[s], name) for s, name in sorted(named)]
 
 
-def _ended(config: Config) -> set[tuple[str, Name]]:
+def ended(config: Config) -> set[tuple[str, Name]]:
     """Source and name of the tables that a statement dropped or renamed, and none made again: one that never had a
     snapshot has no row in TABLE_STATE that says so."""
     found = query(

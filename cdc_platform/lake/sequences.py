@@ -14,7 +14,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import queries, stores
-from cdc_platform.lake.comparisons import comparisons, proves
+from cdc_platform.lake.comparisons import comparisons
 from cdc_platform.tables import Name
 from cdc_platform.units import count
 
@@ -133,14 +133,14 @@ def unmended(found: Iterable[T], compared: Iterable[dict[str, Any]], whole: bool
     after that found it equal. compared: the newest comparison of each of its source tables (lake/comparisons.py), as
     far as there is one. whole: there is of each."""
     told = list(compared)
-    return [gap for gap in found if not (told and whole) or any(not proves(c) or c["as_of"] <= gap.at for c in told)]
+    return [gap for gap in found if not (told and whole) or any(not c["mends"] or c["as_of"] <= gap.at for c in told)]
 
 
 def unmended_loss(lost: int, compared: Iterable[Mapping[str, Any]], whole: bool = True) -> int:
     """Of so many offsets that Kafka had removed before they were landed, those that count, as `unmended`: the others
     were lost (`lost` of a comparison) before all that goes into the snapshot was found equal."""
     told = list(compared)
-    if not (told and whole and all(map(proves, told))):
+    if not (told and whole and all(c["mends"] for c in told)):
         return lost
     return max(lost - min(c["lost"] or 0 for c in told), 0)
 
@@ -151,9 +151,12 @@ def uncompared(
     """Snapshot that routes merge → tables that go into it and that were never compared with the source. compared:
     comparisons.comparisons."""
     found: dict[Name, list[str]] = {}
-    for name in sorted(queries.stated_tables(config, source)) if source.tables.routes else ():
+    if not source.tables.routes:
+        return found
+    ended = queries.ended(config)
+    for name in sorted(queries.stated_tables(config, source)):
         target, text = source.tables.routed(*name), ".".join(name)
-        followed = source.tables.merged(*target) and source.tables.wanted(*name)
+        followed = source.tables.merged(*target) and source.tables.wanted(*name) and (source.name, name) not in ended
         if followed and all(c["table"] != text for c in compared.get(target, ())):
             found.setdefault(target, []).append(text)
     return found

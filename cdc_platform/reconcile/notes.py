@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import comparisons, delta_table, queries, stores
 from cdc_platform.reconcile.columns import NOT_CARRIED
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.spark import delta_sql
@@ -14,29 +14,36 @@ from cdc_platform.tables import OFFSET_LEDGER, RECONCILIATIONS, Name, name_colum
 
 class Seen(NamedTuple):
     """What a comparison can have seen. at: when it was begun; against: what; as_of: the time of the source's rows
-    (None: nobody said); lost: offsets of the source that were known by then to be lost before they were landed."""
+    (None: nobody said); lost: offsets of the source that were known by then to be lost before they were landed;
+    rebuild: how often the snapshot had been made anew."""
 
     at: datetime
     against: Literal["server", "export"]
     as_of: datetime | None
     lost: int
+    rebuild: int
 
 
-def seen(config: Config, source: Source) -> Seen:
+def seen(config: Config, source: Source, name: Name) -> Seen:
     """To be asked before the version of the snapshot is chosen: what is lost later isn't in it."""
-    at = datetime.now(UTC)
-    return Seen(at, "server", at, sum(r["lost"] for r in queries.ledger(config, [source])))
+    at, rebuild = datetime.now(UTC), _rebuild(config, source, name)
+    return Seen(at, "server", at, sum(r["lost"] for r in queries.ledger(config, [source])), rebuild)
 
 
-def seen_in_export(config: Config, source: Source, made_at: datetime | None) -> Seen:
+def seen_in_export(config: Config, source: Source, name: Name, made_at: datetime | None) -> Seen:
     """As `seen`, of an export: of what was lost it says nothing but where that was known when it was made."""
-    at, path = datetime.now(UTC), OFFSET_LEDGER.at(stores.lake(config))
+    at, rebuild = datetime.now(UTC), _rebuild(config, source, name)
+    path = OFFSET_LEDGER.at(stores.lake(config))
     if made_at is None or "lost_at" not in (queries.columns(path) or ()):
-        return Seen(at, "export", made_at, 0)
+        return Seen(at, "export", made_at, 0, rebuild)
     of = f"source = {queries.text(source.name)} AND outcome = 'lost'"
     rows = queries.query(f"SELECT records, lost_at FROM t WHERE {of}", t=path) or []
     known = sum(int(r["records"]) for r in rows if r["lost_at"] is not None and r["lost_at"] <= made_at)
-    return Seen(at, "export", made_at, known)
+    return Seen(at, "export", made_at, known, rebuild)
+
+
+def _rebuild(config: Config, source: Source, name: Name) -> int:
+    return comparisons.rebuilds(config, source).get(source.tables.routed(*name), 0)
 
 
 def note(config: Config, source: Source, name: Name, result: TableResult, seen: Seen) -> None:
@@ -65,4 +72,5 @@ def _row(source: Source, name: Name, result: TableResult, seen: Seen) -> dict[st
         "not_compared": [(column, why) for column, why in result.not_compared.items() if why != NOT_CARRIED],
         "lost": seen.lost,
         "made_at": seen.as_of if seen.against == "export" else None,
+        "rebuild": seen.rebuild,
     }

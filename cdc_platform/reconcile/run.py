@@ -50,7 +50,7 @@ def against_server(
     out = []
     for name in wanted:
         told(".".join(name))
-        seen = notes.seen(config, source)
+        seen = notes.seen(config, source, name)
         one = partial(_live, spark, config, source, server, name, wait_s, limit)
         out.append(_timed(TableResult(".".join(name)), one))
         notes.note(config, source, name, out[-1], seen)
@@ -185,7 +185,7 @@ def against_export(
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return result
-    seen, newest = notes.seen_in_export(config, source, made_at), delta_table.version(own)
+    seen, newest = notes.seen_in_export(config, source, name, made_at), delta_table.version(own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
     told = keys or _keys(source, name) or _told_keys(spark, config, source, name)

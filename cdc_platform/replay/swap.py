@@ -6,7 +6,8 @@ to it (lake/exchange.py); the snapshots, stale then, are made from it one after 
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,15 +31,14 @@ _KEPT = {
     tables.QUARANTINE.path: "room = 'envelopes'",
     tables.OFFSET_LEDGER.path: "room <> 'changelog'",
     tables.WATERMARKS.path: "scope = 'source'",
-    tables.RECONCILIATIONS.path: "NOT equal",
 }
-"""Rows that stages before the decoder wrote, or that are of no use but for the lake in use: they stay. That a table was
-equal to the source says nothing of rows that were decoded again."""
+"""Rows that stages before the decoder wrote, or that are of no use but for the lake in use: they stay. So do
+comparisons with the source, which see by TABLE_STATE that rows were made anew since."""
 _OWN = (tables.CHANGES, tables.DDL_SEEN, tables.CONTEXTS)
 _SHARED = (
     *(tables.CHANGELOG, tables.SCHEMA_HISTORY, tables.SCHEMA_CHANGES, tables.TYPES_KNOWN, tables.CONTROL_EVENTS),
     *(tables.QUARANTINE, tables.OFFSET_LEDGER, tables.LOG_EPOCHS, tables.LINEAGES, tables.TABLE_RULES),
-    *(tables.DECODED_WITH, tables.TABLE_STATE, tables.BESIDE_STATE, tables.WATERMARKS, tables.RECONCILIATIONS),
+    *(tables.DECODED_WITH, tables.TABLE_STATE, tables.BESIDE_STATE, tables.WATERMARKS),
 )
 
 
@@ -83,6 +83,8 @@ def _written(of: _Table) -> Exchanged | None:
     if of.table is tables.CHANGES:
         files = [] if new is None else tellings.told_once(of.spark, of.at(of.side), events_sink(path, CHANGE))
         return Exchanged(under, {}, files)
+    if of.table is tables.SCHEMA_CHANGES and new is not None and before is not None:
+        new = _decided_as_before(new, before)
     parts = [] if new is None else [new]
     if before is not None and (kept := _KEPT.get(of.table.path)):
         parts.append(before.where(kept))
@@ -96,6 +98,16 @@ def _written(of: _Table) -> Exchanged | None:
         make = partial(arrow_tasks.conformed_to, sink.schema)
         files += arrow_tasks.partitions(some, make, arrow_tasks.write, {"rows": sink}).written["rows"]
     return Exchanged(under, partition, [f for f in files if f.rows])
+
+
+def _decided_as_before(new: DataFrame, before: DataFrame) -> DataFrame:
+    """Decisions with the time at which the lake in use took them: by it they are before or after what was found of
+    tables."""
+    place = ("topic", "partition", "offset", "entry_index")
+    then = before.groupBy(*(F.col(c).alias(f"_{c}") for c in place)).agg(F.min("at").alias("_at"))
+    same = reduce(and_, (F.col(c).eqNullSafe(F.col(f"_{c}")) for c in place), F.col("topic").isNotNull())
+    at = F.coalesce("_at", "at").alias("at")
+    return new.join(F.broadcast(then), same, "left").select(*(at if c == "at" else c for c in new.columns))
 
 
 def _stale(of: _Table) -> DataFrame:

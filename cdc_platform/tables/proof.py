@@ -112,10 +112,11 @@ RECONCILIATIONS = Table(
         Column("lost", BIGINT, "offsets of the source that had been lost before they were landed, by then"),
         WRITTEN_AT,
         Column("made_at", TIMESTAMP, "of an export: when it was made; NULL: nobody said"),
+        Column("rebuild", BIGINT, "of the snapshot then, as in `table_state`: its rows weren't made anew since"),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("made_at",),
+    added=("made_at", "rebuild"),
 )
 
 ERASURES = Table(

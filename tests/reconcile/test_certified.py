@@ -1,14 +1,17 @@
 """What `reconcile` finds is what `certify` goes by. The server is a stand-in, and no rows are read."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
@@ -16,7 +19,7 @@ from cdc_platform.reconcile.columns import SourceColumn
 from cdc_platform.reconcile.errors import SourceUnreachable
 from cdc_platform.reconcile.live import Table
 from cdc_platform.reconcile.result import TableResult
-from cdc_platform.tables import OFFSET_LEDGER
+from cdc_platform.tables import OFFSET_LEDGER, RECONCILIATIONS, SCHEMA_CHANGES
 from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
 from tests.rows import add
 
@@ -201,3 +204,100 @@ def test_a_column_that_is_not_compared_is_not_proven_and_mends_nothing(
     assert told("reconcile", "shop")["equal"]
     lost = ("broken", ["5 offsets of the source were lost before they were landed"])
     assert verdicts(told) == {"shop.orders": lost, "shop.items": ("proven", [])}
+
+
+_PLACES = count()
+
+
+def statement(config: Config, *effects: tuple[str | None, str | None], **more: Any) -> None:
+    """One that did this to tables: name before and after; its snapshots are made anew."""
+    place = {"epoch": 0, "file": 1, "pos": next(_PLACES), "event": 0, "row": 0, "landed": 0}
+    told = {"source": "shop", "ddl": "a statement", "decision": "rebuilt", "order_key": place, "at": datetime.now(UTC)}
+    for before, after in effects:
+        names = {"db_before": before and "shop", "table_before": before, "db_after": after and "shop"}
+        add(config.lake, SCHEMA_CHANGES, {**told, **names, "table_after": after, **more})
+
+
+def made_anew(config: Config, table: str, state: str = "live", rebuild: int = 1) -> None:
+    if state == "live":
+        snapshot(config, "shop", f"shop.{table}", 2)
+    table_state(config, "shop", f"shop.{table}", state, rebuild=rebuild)
+
+
+ANEW = ("consistent", ["shop.orders was compared before its rows were made anew"])
+NEVER = ("consistent", ["it wasn't compared with the source so far (`cdc-platform reconcile`)"])
+
+
+def test_a_table_made_anew_is_proven_by_its_next_comparison(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    lose(config, datetime.now(UTC))
+    told("reconcile", "shop")
+    assert verdicts(told) == {"shop.orders": ("proven", []), "shop.items": ("proven", [])}
+    made_anew(config, "orders")
+    assert verdicts(told) == {"shop.orders": ANEW, "shop.items": ("proven", [])}, "what was lost it doesn't lack"
+    told("reconcile", "shop", "shop.orders")
+    assert verdicts(told)["shop.orders"] == ("proven", [])
+    at_source.differing["orders"] = 3
+    told("reconcile", "shop", "shop.orders")
+    made_anew(config, "orders", rebuild=2)
+    assert verdicts(told)["shop.orders"][0] == "broken", "nothing says that it doesn't differ any more"
+
+
+def test_a_table_that_takes_another_ones_name_is_not_proven_by_its_comparison(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    """As gh-ost does it."""
+    lose(config, datetime.now(UTC))
+    told("reconcile", "shop", "shop.orders")
+    statement(config, ("orders", "orders_old"), ("items", "orders"))
+    made_anew(config, "orders")
+    made_anew(config, "orders_old")
+    made_anew(config, "items", "dropped")
+    found = verdicts(told)
+    lost = "5 offsets of the source were lost before they were landed"
+    assert found["shop.orders"] == ("broken", [lost]), "of items, which wasn't compared"
+    assert found["shop.orders_old"] == (
+        "consistent",
+        ["shop.orders_old was compared before its rows were made anew"],
+    )
+
+
+def test_a_difference_goes_with_its_table(config: Config, at_source: AtSource, told: Callable[..., Any]):
+    at_source.differing["items"] = 1000
+    told("reconcile", "shop")
+    statement(config, ("orders", "orders_old"), ("items", "orders"))
+    made_anew(config, "orders")
+    made_anew(config, "orders_old")
+    made_anew(config, "items", "dropped")
+    found = verdicts(told)
+    assert found["shop.orders"][0] == "broken"
+    assert "1,000 rows" in found["shop.orders"][1][0]
+    assert found["shop.orders_old"][0] == "consistent"
+    statement(config, ("orders", None))
+    statement(config, (None, "orders"))
+    made_anew(config, "orders", rebuild=2)
+    assert verdicts(told)["shop.orders"] == NEVER, "it ends with its table"
+
+
+def test_a_statement_that_is_carried_with_a_reserve_ends_the_proof(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    told("reconcile", "shop")
+    statement(config, ("orders", "orders"), decision="applied")
+    assert verdicts(told)["shop.orders"] == ("proven", [])
+    statement(config, ("orders", "orders"), decision="applied", reason="at: isn't told")
+    why = "shop.orders was compared before a statement whose effect on its rows isn't told in full: at: isn't told"
+    assert verdicts(told) == {"shop.orders": ("consistent", [why]), "shop.items": ("proven", [])}
+
+
+def test_comparisons_of_earlier_versions_count_where_the_table_was_never_made_anew(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    told("reconcile", "shop")
+    made_anew(config, "orders")
+    path = RECONCILIATIONS.at(config.lake)
+    rows = DeltaTable(path).to_pyarrow_table().drop_columns(["made_at", "rebuild"])
+    shutil.rmtree(path)
+    write_deltalake(path, rows, partition_by=["source"])
+    assert verdicts(told) == {"shop.orders": ANEW, "shop.items": ("proven", [])}

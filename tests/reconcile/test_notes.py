@@ -22,7 +22,7 @@ def test_what_is_lost_while_tables_are_compared_was_not_seen(tmp_path: Path):
         add(tmp_path, OFFSET_LEDGER, {**row, "records": records})
 
     lose(0, 3)
-    seen = notes.seen(config, config.source("s"))
+    seen = notes.seen(config, config.source("s"), ("d", "one"))
     lose(10, 4)
     notes.note(config, config.source("s"), ("d", "one"), TableResult("d.one", version=0), seen)
     [[row]] = comparisons(config, config.source("s")).values()
