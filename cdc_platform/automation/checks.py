@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
-from cdc_platform.automation import beside, completeness, observe, shadows, table_status
+from cdc_platform.automation import beside, completeness, observe, shadows, table_status, verdicts
 from cdc_platform.automation.looks import RECONCILE
 from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import Naming, with_deps
@@ -110,11 +110,13 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
                 )
             ]
         except CdcError as error:
+            verdicts.tell(context.instance, naming, [source])  # of what was compared until then
             for key in asked:
                 yield dg.AssetCheckResult(
                     asset_key=key, check_name=EQUALS_SOURCE, passed=False, description=literal(f"not compared: {error}")
                 )
             return
+        verdicts.tell(context.instance, naming, [source])
         for key in asked:
             own = results if key == whole else [r for r in results if _snapshot_of(source, r.table) == names[key]]
             yield reconcile_result(source, own, found, key)

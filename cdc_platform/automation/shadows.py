@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_platform.automation import verdicts
 from cdc_platform.automation.instance import is_gone
 from cdc_platform.automation.looks import SHADOW
 from cdc_platform.automation.markup import literal
@@ -85,6 +86,7 @@ def _check(naming: Naming, pair: Shadow) -> dg.AssetChecksDefinition:
                 found = compare(spark_of(context, naming), naming.config, pair, told=context.log.info)
         except CdcError as error:
             return dg.AssetCheckResult(passed=False, description=literal(f"not compared: {error}"))
+        verdicts.tell(context.instance, naming, map(naming.config.source, (pair.of, pair.by)))
         return result(pair, found)
 
     return check

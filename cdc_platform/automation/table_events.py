@@ -5,6 +5,7 @@ can overwrite them and Dagster never calls a check of the newest materialization
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from shlex import quote
 from typing import Any
 
@@ -188,6 +189,16 @@ def shown_before(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> d
         if event and (made := event.asset_materialization):
             found[record.asset_entry.asset_key] = made.metadata
     return found
+
+
+def passed_last(
+    instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], names: Iterable[str]
+) -> dict[dg.AssetCheckKey, bool]:
+    """Checks of these names → whether they passed when they were told last, where they were."""
+    wanted = [dg.AssetCheckKey(k, n) for k, n in product(keys, names)]
+    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(wanted)
+    told = {key: record.evaluation for key, record in records.items()}
+    return {key: of.passed for key, of in told.items() if isinstance(of, dg.AssetCheckEvaluation)}  # else planned
 
 
 def says_otherwise(status: TableStatus, shown: Shown) -> bool:

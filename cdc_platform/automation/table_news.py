@@ -86,14 +86,7 @@ class TableNews:
         keys = {s.id: self.naming.table(self.source, *s.id).key for s in statuses}
         seen = {r.asset_entry.asset_key: r.asset_entry for r in self.instance.get_asset_records(list(keys.values()))}
         names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS, table_events.CERTIFIED)
-        checks = self.instance.event_log_storage.get_latest_asset_check_execution_by_key(
-            [dg.AssetCheckKey(k, n) for k in keys.values() for n in names]
-        )
-
-        def passed(key: dg.AssetKey, name: str) -> bool | None:
-            record = checks.get(dg.AssetCheckKey(key, name))
-            found = record.evaluation if record else None
-            return found.passed if isinstance(found, dg.AssetCheckEvaluation) else None  # else planned, not done
+        passed = table_events.passed_last(self.instance, keys.values(), names)
 
         def told_at(s: TableStatus) -> float | None:
             """When Dagster was told; 0: never, or otherwise. None: there is no need."""
@@ -106,7 +99,7 @@ class TableNews:
                 return 0.0
             intact = s.certificate is None or s.certificate.verdict != BROKEN
             now = (s.state != "stopped", not s.held, intact)
-            if wrong := [n for n, ok in zip(names, now, strict=True) if passed(key, n) is not ok]:
+            if wrong := [n for n, ok in zip(names, now, strict=True) if passed.get(dg.AssetCheckKey(key, n)) is not ok]:
                 for name in wrong:
                     self._told.pop((key, name), None)
                 return 0.0 if s.state != "waiting" or s.held else None

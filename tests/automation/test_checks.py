@@ -8,14 +8,17 @@ import dagster as dg
 import pytest
 from dagster._core.loader import LoadingContextForTest
 
-from cdc_platform.automation import checks
+from cdc_platform import tables
+from cdc_platform.automation import checks, table_status
 from cdc_platform.automation.accounting import ledger_result
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.table_news import TableNews
 from cdc_platform.definitions import build
 from cdc_platform.launch import Launcher
 from cdc_platform.reconcile.binlog import Risk
 from cdc_platform.reconcile.result import TableResult
-from tests.automation.conftest import NoSpark, landing, ledger, make_config, schema_history
+from tests.automation.conftest import NoSpark, landing, ledger, make_config, schema_history, snapshot
+from tests.rows import add
 
 LANDED = ("shop-dts", "dts-shop", 0, 0, 9, "landed", 10)
 
@@ -153,6 +156,47 @@ def test_each_table_is_compared_for_itself_and_the_source_as_a_whole(tmp_path, i
     assert passed(naming.key("reconcile", source), *tables) == {"shop-dts": False, "orders": True, "items": False}
     assert asked == [None]
     assert passed(tables[0]) == {"orders": True}
+
+
+def test_a_comparison_tells_the_check_of_tables_whose_source_is_quiet(tmp_path, instance, monkeypatch):
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    naming, source, equal = Naming(config), config.source("shop-dts"), {"items": True, "orders": True}
+    for table in equal:
+        schema_history(config, ("shop-dts", "shop", table))
+        snapshot(config, "shop-dts", f"shop.{table}", 1)
+    key = naming.table(source, "shop", "orders").key
+    certified = dg.AssetCheckKey(key, "certified")
+    news = TableNews(instance, naming, source)
+    for event in news.events(table_status.statuses(config, source)):
+        instance.report_runless_asset_event(event)
+
+    def against_server(spark, config, source, server, table=None, **how):
+        said = {"source": "shop-dts", "db": "shop", "against": "server", "at": datetime.now(UTC), "differing": 1}
+        add(config.lake, tables.RECONCILIATIONS, *({**said, "table": t, "equal": e} for t, e in equal.items()))
+        return [TableResult(f"shop.{t}", changed=not e) for t, e in equal.items()]
+
+    monkeypatch.setattr("cdc_platform.reconcile.run.against_server", against_server)
+    monkeypatch.setattr("cdc_platform.reconcile.server.Server", lambda dsn: None)
+    monkeypatch.setattr("cdc_platform.reconcile.server.dsn_from", lambda name: name)
+    monkeypatch.setattr("cdc_platform.reconcile.binlog.risks_of", lambda server, source: [])
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    chosen = {dg.AssetCheckKey(naming.key("reconcile", source), checks.EQUALS_SOURCE)}
+    job = build(config).resolve_job_def("reconcile").get_subset(asset_selection=set(), asset_check_selection=chosen)
+
+    def told() -> list[tuple[bool, str]]:
+        job.execute_in_process(instance=instance)
+        records = instance.event_log_storage.get_asset_check_execution_history(certified, limit=9)
+        assert asyncio.run(records[0].targets_latest_materialization(LoadingContextForTest(instance)))
+        return [(r.evaluation.passed, str(r.evaluation.description)) for r in records]
+
+    assert [passed for passed, _ in told()] == [True]
+    equal["orders"] = False
+    (passed, why), *before = told()
+    assert (passed, len(before)) == (False, 1)
+    assert why.startswith("broken: shop.orders differs from the source: 1 row at ")
+    assert len(told()) == 2, "once"
+    equal["orders"] = True
+    assert [passed for passed, _ in told()] == [True, False, True]
 
 
 def test_what_a_comparison_found_passes_only_when_all_is_equal():

@@ -7,14 +7,17 @@ import dagster as dg
 import pytest
 from dagster._core.loader import LoadingContextForTest
 
-from cdc_platform.automation import shadows
+from cdc_platform import tables
+from cdc_platform.automation import shadows, table_status
 from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.table_news import TableNews
 from cdc_platform.config import parse_config
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.definitions import build
 from cdc_platform.errors import RunInProgress
 from cdc_platform.shadow import kept
-from tests.automation.conftest import NoSpark
+from tests.automation.conftest import NoSpark, schema_history, snapshot
+from tests.rows import add
 
 COUNTS = ("only_of", "only_by", "differing", "unsettled")
 PAIR = Shadow(of="a-1", by="b")
@@ -114,6 +117,42 @@ def test_what_it_found_stays_in_sight_when_a_run_brings_changes(config, instance
     record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
     assert record.status.value == "FAILED"
     assert asyncio.run(record.targets_latest_materialization(LoadingContextForTest(instance)))
+
+
+def test_a_difference_is_told_by_the_checks_of_both_tables(config, instance, monkeypatch):
+    """Neither source sends anything."""
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    naming, keys = Naming(config), {}
+    for source in config.sources:
+        schema_history(config, (source.name, "d", "t"))
+        snapshot(config, source.name, "d.t", 1)
+        keys[source.name] = dg.AssetCheckKey(naming.table(source, "d", "t").key, "certified")
+        for event in TableNews(instance, naming, source).events(table_status.statuses(config, source)):
+            instance.report_runless_asset_event(event)
+
+    def compare(*_, **__):
+        row = {
+            "source": "a-1",
+            "by": "b",
+            "number": 0,
+            "db": "d",
+            "table": "t",
+            "key": "1",
+            "kind": "only_by",
+            "rows": 1,
+        }
+        add(config.lake, tables.SHADOW_DIFFERENCES, {**row, "kind": "only_by", "rows": 1, "first_seen": AT, "at": AT})
+        return found(table("t", "different", only_by=1))
+
+    monkeypatch.setattr("cdc_platform.shadow.run.compare", compare)
+
+    def passed() -> dict[str, bool]:
+        latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys.values()))
+        return {name: latest[key].evaluation.passed for name, key in keys.items()}
+
+    assert passed() == {"a-1": True, "b": True}
+    build(config).resolve_job_def("shadow").execute_in_process(instance=instance)
+    assert passed() == {"a-1": False, "b": False}
 
 
 def test_a_schedule_asks_for_the_check_alone_and_one_at_a_time(config, instance, monkeypatch):

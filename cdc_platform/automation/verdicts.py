@@ -1,0 +1,28 @@
+"""The check `certified` of tables, told outside of their source's runs: a comparison changes what can be answered for,
+and of a source that is quiet there is no run that would tell it."""
+
+from collections.abc import Iterable
+
+import dagster as dg
+
+from cdc_platform import certificate
+from cdc_platform.automation import table_events, table_status
+from cdc_platform.automation.naming import Naming
+from cdc_platform.certificate import BROKEN
+from cdc_platform.config import Source
+
+
+def tell(instance: dg.DagsterInstance, naming: Naming, sources: Iterable[Source]) -> None:
+    """Keeps the certificates of some sources as they are now, and tells Dagster of the tables it knows whose check says
+    otherwise. Of the others the runs tell."""
+    for source in sources:
+        found = [s for s in table_status.statuses(naming.config, source) if s.certificate]
+        certificate.issue(naming.config, (s.certificate for s in found if s.certificate))
+        keys = {naming.table(source, *s.id).key: s for s in found}
+        passed = table_events.passed_last(instance, keys, (table_events.CERTIFIED,))
+        for key, status in keys.items():
+            intact = status.certificate is not None and status.certificate.verdict != BROKEN
+            if passed.get(dg.AssetCheckKey(key, table_events.CERTIFIED), intact) is not intact:
+                for result in table_events.check_results(status, key):
+                    if result.check_name == table_events.CERTIFIED:
+                        instance.report_runless_asset_event(table_events.evaluation(result))
