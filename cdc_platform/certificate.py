@@ -29,6 +29,8 @@ from cdc_platform.tables import CERTIFICATES, SCHEMA_HISTORY, Name, name_columns
 from cdc_platform.units import count, when
 
 PROVEN, CONSISTENT, BROKEN = "proven", "consistent", "broken"
+WAITING = "waiting"
+"""State of a table that no batch has met."""
 _AGAIN = timedelta(days=1)
 """An unchanged certificate is kept again when the table is complete up to so much more."""
 
@@ -57,10 +59,21 @@ class Certificate:
 
 
 def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
-    """Certificates of all snapshots of a source that it has and follows, as things are now."""
+    """Certificates of all snapshots of a source that it has and follows, and of those that it would have if quarantine
+    didn't hold their rows, as things are now."""
     states = {name_of(t): t for t in queries.followed(config, source)}
+    states |= {name: {"state": WAITING} for name in _held_back(config, source)}
     shared = _Shared.of(config, source, states)
     return {name: shared.certificate(name, state) for name, state in states.items()}
+
+
+def _held_back(config: Config, source: Source) -> set[Name]:
+    """Snapshots that aren't there, of tables that rows in quarantine name."""
+    held = {tables.name_in(row) for row in queries.held(config) if row["source"] == source.name} - {None}
+    if not held:
+        return set()
+    there = {name_of(t) for t in queries.table_states(config) if t["source"] == source.name}
+    return {name for s, name in queries.known_tables(config) if s == source and name in held - there}
 
 
 def issue(config: Config, found: Iterable[Certificate]) -> None:
@@ -195,7 +208,11 @@ class _Shared:
 
     @staticmethod
     def _of_state(state: dict[str, Any]) -> list[str]:
-        return [] if state["state"] == "live" else [f"it is {state['state']}: {state['reason'] or 'no reason noted'}"]
+        return (
+            []
+            if state["state"] in ("live", WAITING)
+            else [f"it is {state['state']}: {state['reason'] or 'no reason noted'}"]
+        )
 
 
 def _by_table(

@@ -229,6 +229,28 @@ def test_one_that_was_dropped_need_not_be_compared(config: Config, monkeypatch: 
     assert now(config)[ORDERS].text == "proven"
 
 
+def test_a_table_all_of_whose_rows_are_held_is_broken(config: Config, capsys: pytest.CaptureFixture[str]):
+    at = ["--config", str(config.file), "--json"]
+    for name in ("fresh", "renamed", "empty"):
+        schema_history(config, (SOURCE, "shop", name))
+    for name in ("fresh", "renamed"):
+        held(config, SOURCE, f"shop.{name}")
+    place = {"epoch": 0, "file": 1, "pos": 0, "event": 0, "row": 0, "landed": 0}
+    step = {"source": SOURCE, "db_before": "shop", "table_before": "renamed", "order_key": place}
+    add(config.lake, tables.SCHEMA_CHANGES, {**step, "db_after": "shop", "table_after": "items"})
+    assert run(["certify", SOURCE, *at]) == 1
+    found = {t["table"]: (t["verdict"], t["reasons"]) for t in json.loads(capsys.readouterr().out)["tables"]}
+    assert found == {
+        "shop.fresh": ("broken", ["quarantine holds 1 row of it"]),
+        "shop.items": ("broken", ["quarantine holds 1 row of it under the name shop.renamed"]),
+        "shop.orders": ("consistent", [NEVER.removeprefix("consistent: ")]),
+    }
+    status = {s.name: s for s in table_status.statuses(config, config.sources[0])}
+    key = Naming(config).table(config.sources[0], "shop", "fresh").key
+    passed = {r.check_name: r.passed for r in table_events.check_results(status["shop.fresh"], key)}
+    assert (status["shop.fresh"].state, passed["certified"]) == ("waiting", False)
+
+
 def test_a_table_that_is_complete_to_no_time_is_not_proven(config: Config):
     compared(config, "orders")
     complete(config, SOURCE, 1, NOON, orders="quarantine held it")
