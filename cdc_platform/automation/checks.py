@@ -110,7 +110,8 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
                 )
             ]
         except CdcError as error:
-            verdicts.tell(context.instance, naming, [source])  # of what was compared until then
+            # Of what was compared until then, if the lake can be read.
+            observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, [source]))
             for key in asked:
                 yield dg.AssetCheckResult(
                     asset_key=key, check_name=EQUALS_SOURCE, passed=False, description=literal(f"not compared: {error}")

@@ -106,8 +106,9 @@ def test_what_another_option_makes_is_told_beside_and_put_in_place_when_asked(to
     assert (code, found["swapped"], found["equal"]) == (0, True, False)
     assert numbers(topic) == [(1, 1234), (2, 1234), (3, 55)]
     assert versions(topic) == [(1, 5, False), (1, 1234, True), (2, 1234, True), (3, 55, True)]
-    now_made = certificate.of_source(topic.config, topic.source)["d", "t"]
-    assert now_made.text == "consistent: d.t was compared before its rows were made anew", "nor does it differ again"
+    [told] = certificate.of_source(topic.config, topic.source)["d", "t"].facts["compared"]
+    short = ["d.t was compared before its rows were made anew"]
+    assert (told["equal"], told["falls_short"]) == (True, short), "nor does it differ again"
     topic.land(row(60, 5, "4"))
     topic.catch_up()
     assert numbers(topic) == [(1, 1234), (2, 1234), (3, 55), (5, 4)]
