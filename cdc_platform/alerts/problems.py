@@ -17,6 +17,7 @@ from cdc_platform.automation.loads import LOAD
 from cdc_platform.automation.looks import RECONCILE, SHADOW
 from cdc_platform.automation.markup import plain
 from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.repairs import REPAIR
 from cdc_platform.automation.replays import REPLAY
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
@@ -103,7 +104,9 @@ def failed_runs(instance: dg.DagsterInstance, naming: Naming) -> Iterator[Proble
             yield _of_run(instance, f"source {source.name}", decisive.run)
     jobs: list[tuple[str, str, dict[str, str]]] = [(job, "", {}) for job in (MAINTAIN, RECONCILE, SHADOW)]
     for source in naming.config.sources:
-        jobs += [(job, f" of source {source.name}", {PARTITION_NAME_TAG: source.name}) for job in (LOAD, REPLAY)]
+        jobs += [
+            (job, f" of source {source.name}", {PARTITION_NAME_TAG: source.name}) for job in (LOAD, REPAIR, REPLAY)
+        ]
     for job, of, tags in jobs:
         asked = dg.RunsFilter(statuses=finished, job_name=naming.name(job), tags=tags)
         records = instance.get_run_records(asked, limit=_RUNS)

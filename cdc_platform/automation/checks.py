@@ -106,7 +106,14 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
                 result
                 for one in chosen
                 for result in against_server(
-                    spark, naming.config, source, server, one, wait_s=how.wait_s, limit=how.limit
+                    spark,
+                    naming.config,
+                    source,
+                    server,
+                    one,
+                    wait_s=how.wait_s,
+                    limit=how.limit,
+                    told=context.log.info,
                 )
             ]
         except CdcError as error:
@@ -119,7 +126,7 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
             return
         verdicts.tell(context.instance, naming, [source])
         for key in asked:
-            own = results if key == whole else [r for r in results if _snapshot_of(source, r.table) == names[key]]
+            own = results if key == whole else [r for r in results if snapshot_of(source, r.table) == names[key]]
             yield reconcile_result(source, own, found, key)
 
     return dg.AssetChecksDefinition.create(
@@ -130,7 +137,7 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
     )
 
 
-def _snapshot_of(source: Source, table: str) -> Name:
+def snapshot_of(source: Source, table: str) -> Name:
     """The snapshot that keeps a source table, given as db.table."""
     return source.tables.routed(*table.split(".", 1))
 

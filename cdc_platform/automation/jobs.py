@@ -1,11 +1,11 @@
-"""The jobs: `catch_up`, `maintain`, `reconcile`, `load`, `shadow`, `replay`. Each in one process, with one session of
-Spark."""
+"""The jobs: `catch_up`, `maintain`, `reconcile`, `load`, `repair`, `shadow`, `replay`. Each in one process, with one
+session of Spark."""
 
 from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks, loads, replays, shadows
+from cdc_platform.automation import checks, loads, repairs, replays, shadows
 from cdc_platform.automation.looks import MAINTENANCE, RECONCILE
 from cdc_platform.automation.naming import CATCH_UP, SOURCE_TAG, Naming
 from cdc_platform.automation.stages import RETRY, call
@@ -17,7 +17,7 @@ def all_jobs(naming: Naming) -> list[Any]:
     """Every job; the first is `catch_up`."""
     readable = any(s.reconcile for s in naming.config.sources)
     found = [catch_up_job(naming), maintenance_job(naming), replays.replay_job(naming)]
-    found += [reconcile_job(naming), loads.load_job(naming)] if readable else []
+    found += [reconcile_job(naming), loads.load_job(naming), repairs.repair_job(naming)] if readable else []
     return [*found, *([shadows.job(naming)] if naming.config.shadow else [])]
 
 

@@ -94,17 +94,17 @@ def _reached(source: Source, dsn_env: str | None) -> "tuple[Server, list[Risk]]"
 
 
 def _repair(config: Config, source: Source, dsn_env: str | None, table: str | None, limit: int) -> Report:
-    from cdc_platform.cli import repair
-    from cdc_platform.loading.repair import repair as repaired
+    from cdc_platform.explain import repaired
+    from cdc_platform.loading.repair import repair
     from cdc_platform.spark.session import open_session
 
     server, risks = _reached(source, dsn_env)
-    names = _name(config, source, table) if table else None
+    names = [_name(config, source, table)] if table else []
     spark = open_session(config)
-    done, now = repaired(spark, config, source, server, names, limit=limit, told=progress)
-    was = repair.data(config, source, done)
+    done, now = repair(spark, config, source, server, names, limit=limit, told=progress)
+    was = repaired.data(config, source, done)
     data = {**_data(source.name, "server", now, risks), "repaired": was}
-    people = {"repaired": repair.tables(was), "what was different": repair.rows(was) or "nothing"}
+    people = {"repaired": repaired.tables(was), "what was different": repaired.rows(was) or "nothing"}
     return Report(data, 0 if data["equal"] else 1, {**people, **shown(source.name, "server", now, risks)})
 
 

@@ -29,9 +29,9 @@ class Channel(Model):
         default=list(PROBLEMS),
         min_length=1,
         description="What is reported, when it begins and when it is over: `run_failed` (the last run of a source, of "
-        "`maintain`, `reconcile` or `shadow`, the last `load` or `replay` of a source), `check_failed` (an asset check "
-        "of severity ERROR), `table_stopped`, `rows_held` (in quarantine; again whenever they are ten times as many), "
-        "`changes_lacking` (a history or typed changes can't be kept up).",
+        "`maintain`, `reconcile` or `shadow`, the last `load`, `repair` or `replay` of a source), `check_failed` (an "
+        "asset check of severity ERROR), `table_stopped`, `rows_held` (in quarantine; again whenever they are ten "
+        "times as many), `changes_lacking` (a history or typed changes can't be kept up).",
         examples=[["table_stopped", "rows_held"]],
     )
     timeout_s: float = Field(default=10, gt=0, le=60, description="Seconds that sending may take.", examples=[5])

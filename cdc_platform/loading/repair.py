@@ -60,18 +60,20 @@ def repair(
     config: Config,
     source: Source,
     server: Server,
-    name: Name | None = None,
+    names: Sequence[Name] = (),
     *,
     limit: int = 20,
     told: Told = lambda _: None,
 ) -> tuple[list[Repaired], list[TableResult]]:
-    """Compares (reconcile.run.against_server), repairs what differs, and compares these tables again. Returns what was
-    done, and all comparisons as they are now. Raises what `load` raises; what concerns one table is told of it."""
+    """Compares these tables, or all (reconcile.run.against_server), repairs what differs, and compares what was
+    repaired again. Returns what was done, and all comparisons as they are now. Raises what `load` raises; what concerns
+    one table is told of it."""
     with source_lock(config, source) as lease, leased(spark, lease):
         told("catching up with the feed")
         for stage in chain.STAGES.values():
             stage(spark, config, source)
-        compared = against_server(spark, config, source, server, name, limit=limit, told=told)
+        compare = partial(against_server, spark, config, source, server, limit=limit, told=told)
+        compared = [r for name in names or [None] for r in compare(name)]
         wrong = [r for r in compared if not r.equal]
         of = evidence(config, source) if any(r.open and r.open.keys for r in wrong) else None
         done = [_repaired(config, source, server, of, r) for r in wrong]
@@ -79,7 +81,6 @@ def repair(
             told(f"{one.table}: {count(one.rows, 'row')} put in, {one.gone:,} taken out")
         if any(one.rows or one.gone for one in done):
             follow(spark, config, source)
-        compare = partial(against_server, spark, config, source, server, limit=limit, told=told)
         now = {one.table: r for one in done if one.rows or one.gone for r in _again(compare, one)}
     return done, [now.get(r.table, r) for r in compared]
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform import tables
-from cdc_platform.cli import repair
 from cdc_platform.config import Config
+from cdc_platform.explain import repaired
 from cdc_platform.formats.events import columns_json
 from cdc_platform.lake import delta_table, new_tables, stores
 from cdc_platform.landing.erased import key_digest
@@ -42,14 +42,14 @@ def test_a_row_that_was_erased_is_told_as_such(make_config: Callable[..., Config
     lake(config)
     lacking = [Difference("missing", {"id": n}, 1, 0, []) for n in ("7", "8", "9")]
     done = Repaired("shop.t", TableResult("shop.t", missing=3, differences=lacking), rows=3)
-    told = repair.data(config, config.source("s"), [done])
+    told = repaired.data(config, config.source("s"), [done])
 
     def of(name: str) -> list[Any]:
         return [row[name] for row in told[0]["differences"]]
 
     assert of("erased") == [{"number": 3, "at": AT}, None, None]
     assert [last and last["op"] for last in of("last_change")] == [None, "delete", None]
-    assert [row["last change"] for row in repair.rows(told)] == [
+    assert [row["last change"] for row in repaired.rows(told)] == [
         "erasure 3 took it out (2026-11-20 12:00:00Z)",
         "delete at t/0/0 entry 0 row 0",
         "none",
