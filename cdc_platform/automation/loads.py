@@ -7,7 +7,8 @@ from pydantic import Field
 
 from cdc_platform.automation.metadata import table_of
 from cdc_platform.automation.naming import Naming
-from cdc_platform.automation.stages import failing, interruptible, source_of, spark_of
+from cdc_platform.automation.runs import queued_with
+from cdc_platform.automation.stages import RETRY, failing, interruptible, source_of, spark_of
 from cdc_platform.errors import ConfigError, TableStopped
 from cdc_platform.loading import CHUNK_ROWS
 
@@ -31,7 +32,12 @@ def load_job(naming: Naming) -> Any:
     where a table's snapshot is stopped behind it."""
     sources = {s.name: (s, how) for s in naming.config.sources if (how := s.reconcile) is not None}
 
-    @dg.op(name=naming.name("load_tables"), required_resource_keys={naming.resource_key}, out=dg.Out(dg.Nothing))
+    @dg.op(
+        name=naming.name("load_tables"),
+        required_resource_keys={naming.resource_key},
+        out=dg.Out(dg.Nothing),
+        retry_policy=RETRY,
+    )
     def load_tables(context: dg.OpExecutionContext, config: LoadConfig) -> None:
         from cdc_platform.loading import run
         from cdc_platform.reconcile.server import Server, dsn_from
@@ -54,7 +60,7 @@ def load_job(naming: Naming) -> Any:
     @dg.job(
         name=naming.name(LOAD),
         executor_def=dg.in_process_executor,
-        partitions_def=dg.StaticPartitionsDefinition(list(sources)),
+        config=queued_with(naming, [s for s, _ in sources.values()]),
         description="Read tables whole from the source's server and put their rows in order among the feed's changes. "
         "The partition is the source, which is only read; `tables` names its tables. A load that was interrupted goes "
         "on.",

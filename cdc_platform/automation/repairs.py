@@ -12,7 +12,8 @@ from cdc_platform.automation.checks import reconcile_result, snapshot_of
 from cdc_platform.automation.looks import RECONCILE
 from cdc_platform.automation.metadata import table_of
 from cdc_platform.automation.naming import Naming
-from cdc_platform.automation.stages import failing, interruptible, source_of, spark_of
+from cdc_platform.automation.runs import queued_with
+from cdc_platform.automation.stages import RETRY, failing, interruptible, source_of, spark_of
 from cdc_platform.automation.table_events import evaluation
 from cdc_platform.config import Source
 
@@ -41,7 +42,12 @@ def repair_job(naming: Naming) -> Any:
     its failure where something still differs; what the tables are found to be then is told as their checks."""
     sources = {s.name: (s, how) for s in naming.config.sources if (how := s.reconcile) is not None}
 
-    @dg.op(name=naming.name("repair_tables"), required_resource_keys={naming.resource_key}, out=dg.Out(dg.Nothing))
+    @dg.op(
+        name=naming.name("repair_tables"),
+        required_resource_keys={naming.resource_key},
+        out=dg.Out(dg.Nothing),
+        retry_policy=RETRY,
+    )
     def repair_tables(context: dg.OpExecutionContext, config: RepairConfig) -> None:
         from cdc_platform.explain import repaired
         from cdc_platform.loading import repair, run
@@ -69,7 +75,7 @@ def repair_job(naming: Naming) -> Any:
     @dg.job(
         name=naming.name(REPAIR),
         executor_def=dg.in_process_executor,
-        partitions_def=dg.StaticPartitionsDefinition(list(sources)),
+        config=queued_with(naming, [s for s, _ in sources.values()]),
         description="Compare tables with the source's server, read the rows that differ from it, and put them in order "
         "among the feed's changes. The partition is the source, which is only read; `tables` names its tables. The run "
         "fails where something still differs.",

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from cdc_platform.automation.metadata import table_of
 from cdc_platform.automation.naming import Naming
-from cdc_platform.automation.stages import failing, interruptible, source_of, spark_of
+from cdc_platform.automation.stages import RETRY, failing, interruptible, source_of, spark_of
 from cdc_platform.errors import ConfigError
 from cdc_platform.replay.kinds import KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
 from cdc_platform.units import told_value
@@ -39,7 +39,12 @@ class ReplayConfig(dg.Config):
 def replay_job(naming: Naming) -> Any:
     """An op job, so that "materialize all" leaves it out. The difference is the metadata of its output."""
 
-    @dg.op(name=naming.name("replay_source"), required_resource_keys={naming.resource_key}, out=dg.Out(dg.Nothing))
+    @dg.op(
+        name=naming.name("replay_source"),
+        required_resource_keys={naming.resource_key},
+        out=dg.Out(dg.Nothing),
+        retry_policy=RETRY,
+    )
     def replay_source(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from cdc_platform.replay.run import replay as replayed
 

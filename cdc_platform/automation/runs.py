@@ -1,5 +1,6 @@
 """Which runs are a source's. Sensor, schedules and command line tag theirs; a run that somebody launched on Dagster's
-pages has no tag: there the assets that it materializes decide."""
+pages has no tag: there the assets that it materializes decide. Runs of other jobs that write a source have its tag,
+too, for Dagster's queue; they aren't the chain's."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,8 +47,10 @@ def of_source(
         return list(instance.get_run_records(dg.RunsFilter(statuses=only, **more), limit=limit))  # type: ignore[arg-type]
 
     stages = {naming.key(stage, source) for stage in STAGES}
-    found = {r.dagster_run.run_id: r for r in records(limit, tags={SOURCE_TAG: naming.tag(source)})}
+    found = {}
     for job in (_OF_ASSETS, naming.name(CATCH_UP)):
+        tagged = records(limit, job_name=job, tags={SOURCE_TAG: naming.tag(source)})
+        found |= {r.dagster_run.run_id: r for r in tagged}
         found |= {
             r.dagster_run.run_id: r
             for r in records(_UNTAGGED, job_name=job)
@@ -55,6 +58,18 @@ def of_source(
         }
     newest = sorted(found.values(), key=lambda r: r.storage_id, reverse=True)[:limit]
     return [SourceRun(r, _failed(instance, r.dagster_run, stages)) for r in newest]
+
+
+def queued_with(naming: Naming, sources: Iterable[Source]) -> dg.PartitionedConfig:
+    """Partitions of a job that writes a source: its name. Their runs have the source's tag, so that Dagster's queue
+    lets each wait for the runs of its source, and those for it. Without it a run would wait in a started process, and
+    not for long."""
+    tags = {s.name: {SOURCE_TAG: naming.tag(s)} for s in sources}
+    return dg.PartitionedConfig(
+        dg.StaticPartitionsDefinition(list(tags)),
+        run_config_for_partition_key_fn=lambda _: {},
+        tags_for_partition_key_fn=tags.__getitem__,
+    )
 
 
 def _is_of(run: dg.DagsterRun, naming: Naming, source: Source, stages: set[dg.AssetKey]) -> bool:

@@ -11,6 +11,7 @@ from dagster._core.test_utils import create_run_for_test
 from cdc_platform.automation import overview
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.config import Config, parse_config
+from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.definitions import build
 from cdc_platform.errors import AlertNotSent, ConfigError
 from cdc_platform.lake import new_tables, stores
@@ -235,20 +236,27 @@ def test_a_failed_run_is_told_once_with_its_reason(make: Any, instance: Any, sta
     assert problem["url"] == f"http://127.0.0.1:3000/runs/{runs[0].run_id}"
 
 
-def test_a_failed_load_and_a_failed_replay_are_told_of_each_source(make: Any, instance: Any, web: Caught) -> None:
+def test_what_people_did_to_a_source_and_failed_is_told_of_it_and_not_of_its_chain(
+    make: Any, instance: Any, web: Caught
+) -> None:
     config = make(webhook=[{"url": "${ALERT_URL}", "report": ["run_failed"]}])
-    other = config.sources[0].model_copy(update={"name": "crm", "topics": ["crm"]})
-    config = config.model_copy(update={"sources": [*config.sources, other]})
+    readable = {"reconcile": Reconcile(dsn_env="SHOP_DSN")}
+    one = config.sources[0].model_copy(update=readable)
+    other = one.model_copy(update={"name": "crm", "topics": ["crm"]})
+    config = config.model_copy(update={"sources": [one, other]})
     tick = Ticks(config, instance, "alert_webhook")
 
     def ended(job: str, source: str, status: dg.DagsterRunStatus) -> None:
-        create_run_for_test(instance, job, tags={"dagster/partition": source}, status=status)
+        tags = build(config).resolve_job_def(job).get_tags_for_partition_key(source, selected_asset_keys=None)
+        create_run_for_test(instance, job, tags=dict(tags), status=status)
 
     ended("load", "shop-dts", dg.DagsterRunStatus.FAILURE)
     ended("load", "crm", dg.DagsterRunStatus.SUCCESS)  # says nothing of the other source
     ended("replay", "crm", dg.DagsterRunStatus.FAILURE)
+    ended("repair", "crm", dg.DagsterRunStatus.FAILURE)
     tick()
-    told = [("run_failed", "job load of source shop-dts"), ("run_failed", "job replay of source crm")]
+    told = [("run_failed", f"job {what}") for what in ("load of source shop-dts", "repair of source crm")]
+    told.append(("run_failed", "job replay of source crm"))
     assert summary(web.bodies[-1]) == (told, [])
     ended("load", "shop-dts", dg.DagsterRunStatus.SUCCESS)
     tick()

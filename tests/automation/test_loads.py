@@ -4,7 +4,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import create_run_for_test
 
+from cdc_platform.automation import runs
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.sensors import is_running
 from cdc_platform.definitions import build
 from cdc_platform.errors import ConfigError, TableStopped
 from cdc_platform.loading.run import TableLoad
@@ -124,3 +128,18 @@ def test_what_is_wrong_is_named_as_the_step_is_called(tmp_path, instance, monkey
     given = {"ops": {"cdc_load_tables": {"config": {"tables": []}}}}
     result = job.execute_in_process(run_config=given, partition_key="shop-dts", instance=instance, raise_on_error=False)
     assert "ops.cdc_load_tables.config.tables: names no table" in str(result.get_step_failure_events()[0])
+
+
+@pytest.mark.parametrize("name", ["load", "repair"])
+def test_its_runs_wait_for_those_of_their_source_and_those_for_them(tmp_path, instance, name):
+    """Dagster's queue goes by the tag, which dagster.yaml limits to one run."""
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    job = build(config).resolve_job_def(name)
+    source, naming = config.sources[0], Naming(config)
+    tags = dict(job.get_tags_for_partition_key(source.name, selected_asset_keys=None))
+    assert tags[SOURCE_TAG] == naming.tag(source)
+    run = create_run_for_test(instance, name, tags=tags, status=dg.DagsterRunStatus.STARTED)
+    assert is_running(instance, naming, source)
+    assert runs.of_source(instance, naming, source) == []  # it is no catch-up
+    instance.report_run_failed(run)
+    assert not is_running(instance, naming, source)
