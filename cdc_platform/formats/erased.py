@@ -15,6 +15,7 @@ from cdc_platform.formats.events import event_batch
 
 KIND = "erased"
 WHY = "its bytes were erased at a subject's request"
+_ADDRESS = ("topic", "partition", "offset", "landed_at")
 EMPTY_AT = 0
 """`entry_index` of the event that says so, where nothing else is left."""
 
@@ -47,9 +48,15 @@ def apart(messages: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | No
 
 
 def decode(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Messages with `erased` → EVENT batches: what is left of each, and behind it an event of kind `erased`."""
-    for message in messages.select(["topic", "partition", "offset", "landed_at", "erased"]).to_pylist():
+    """Messages with `erased` → EVENT batches: what is left of each, and behind it an event of kind `erased`. A message
+    that was landed again, of a topic that was made again, has another address than what is left of it was kept with."""
+    for message in messages.select([*_ADDRESS, "erased"]).to_pylist():
         events = left(message.pop("erased"))
+        for name, value in message.items():
+            at = EVENT.get_field_index(name)
+            events = events.set_column(
+                at, EVENT.field(at), pa.repeat(pa.scalar(value, EVENT.field(at).type), len(events))
+            )
         yield from events.combine_chunks().to_batches()
         last = pc.max(events["entry_index"]).as_py()
         at = EMPTY_AT if last is None else last + 1
