@@ -239,4 +239,16 @@ def _misfit_of(rows: DataFrame) -> str | None:
 
 
 def _first_line(error: Exception) -> str:
-    return repr(str(error).partition("\n")[0])
+    return repr((_cause(error) or str(error)).partition("\n")[0])
+
+
+def _cause(error: Exception) -> str | None:
+    """What Java says: the error's own first line only names the call that failed. None: nothing, or its process is
+    gone."""
+    try:
+        java = getattr(error, "java_exception", None)
+        while java is not None and java.getCause() is not None:
+            java = java.getCause()
+        return None if java is None else str(java.toString())
+    except (Py4JError, OSError):
+        return None

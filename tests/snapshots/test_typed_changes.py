@@ -269,6 +269,18 @@ def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
 
 
 @pytest.mark.thorough
+def test_what_cannot_be_written_is_told_in_the_words_of_the_store(feed: Feed, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Path(feed.config.lake) / "typed_changes" / "s" / "shop"
+    folder.mkdir(parents=True)
+    (folder / "t").write_text("a file in its place")
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
+    feed.catch_up()
+    assert re.search(r"typed_changes of shop\.t: .*typed_changes/s/shop/t", caplog.text)
+    assert "An error occurred while calling" not in caplog.text
+    assert feed.live("shop", "t") == [{"id": 1, "a": 1, "b": "x"}]
+
+
+@pytest.mark.thorough
 def test_what_ddl_made_of_a_row_that_was_gone_is_not_told(feed: Feed) -> None:
     """A text that is no label of a column's new type: the server never had to make one of it."""
     t, log = versions("id bigint", "s varchar(9)"), versions("a int", "s varchar(9)", name="log", keys=())
