@@ -63,8 +63,9 @@ def repair_job(naming: Naming) -> Any:
             asked = {"limit": how.limit, "told": context.log.info}
             done, now = repair.repair(spark_of(context, naming), naming.config, source, server, names, **asked)
             was = repaired.data(naming.config, source, done)
-        for result in found(naming, source, now, risks, every=not names):
-            context.log_event(evaluation(result))
+        checks: list[Any] = [evaluation(r) for r in found(naming, source, now, risks, every=not names)]
+        for check in checks:
+            context.log_event(check)
         metadata = told(was, now, values=config.values)
         if not now or not all(r.equal for r in now):
             left = [f"{one.table}: {why}" for one in done for why in one.left]
@@ -87,7 +88,7 @@ def repair_job(naming: Naming) -> Any:
 
 
 def found(
-    naming: Naming, source: Source, now: "Sequence[TableResult]", risks: "Sequence[Risk]", *, every: bool
+    naming: Naming, source: Source, now: "list[TableResult]", risks: "Sequence[Risk]", *, every: bool
 ) -> Iterator[dg.AssetCheckResult]:
     """equals_source as it is now, of each snapshot that was compared whole. every: all tables of the source were."""
     own: dict[Name, list[TableResult]] = {}
