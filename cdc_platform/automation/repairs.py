@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_platform.automation import observe, verdicts
 from cdc_platform.automation.checks import reconcile_result, snapshot_of
 from cdc_platform.automation.looks import RECONCILE
 from cdc_platform.automation.metadata import table_of
@@ -66,6 +67,7 @@ def repair_job(naming: Naming) -> Any:
         checks: list[Any] = [evaluation(r) for r in found(naming, source, now, risks, every=not names)]
         for check in checks:
             context.log_event(check)
+        observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, [source]))
         metadata = told(was, now, values=config.values)
         if not now or not all(r.equal for r in now):
             left = [f"{one.table}: {why}" for one in done for why in one.left]
