@@ -48,21 +48,31 @@ def _is_unordered(form: Format, group: dict[str, Any]) -> bool:
 
 def note(path: Store, source: Source, batch: int, statistics: list[dict[str, Any]]) -> None:
     """Keeps the watermarks of all partitions after a batch, once. To be called when all else of it is written."""
-    known = {w: (r["offset"], r["source_time"]) for w, r in partitions(path, source.name, before=batch).items()}
+    before = partitions(path, source.name, before=batch)
+    known = {w: (r["offset"], r["source_time"], r.get("change_batch")) for w, r in before.items()}
     now = datetime.now(UTC)  # a clock that is ahead must not promise what is still to come
     times = {w: min(_EPOCH + timedelta(milliseconds=ms), now) for w, ms in told(source, statistics).items()}
+    changed = _changed(source, statistics)
     for where, end in _ends(statistics).items():
-        before, mark = known.get(where, (-1, None))
+        last, mark, change = known.get(where, (-1, None, None))
         mark = max((t for t in (mark, times.get(where)) if t is not None), default=None)
-        known[where] = max(before, end), mark
+        known[where] = max(last, end), mark, batch if where in changed else change
     rows = [
         {
             **{"source": source.name, "scope": PARTITION, "batch": batch},
-            **{"topic": topic, "partition": partition, "offset": offset, "source_time": mark},
+            **{"topic": topic, "partition": partition, "offset": offset, "source_time": mark, "change_batch": change},
         }
-        for (topic, partition), (offset, mark) in sorted(known.items())
+        for (topic, partition), (offset, mark, change) in sorted(known.items())
     ]
     delta_table.append_rows(path, rows, once=(f"watermarks {source.name}", batch))
+
+
+def _changed(source: Source, statistics: list[dict[str, Any]]) -> set[Where]:
+    """Partitions by which changes came, events that can't be used, or what tells the log's time. Rows of a load don't
+    count: a partition that is loaded may have no changes."""
+    kinds = {"row", "error"} | FORMATS[source.format].log_times
+    groups = [g for noted in statistics for g in noted["groups"] if g["kind"] in kinds]
+    return {(g["topic"], g["partition"]) for g in groups if g["count"] > g.get("loaded", 0)}
 
 
 def _ends(statistics: list[dict[str, Any]]) -> dict[Where, int]:

@@ -37,6 +37,7 @@ ENTRIES = 1 << 20
 
 _PLACE = ("file_no", "binlog_pos", "event_no", "row_no")
 _BY = ("lineage", "topic", "partition", "kind", "file", "version")
+_COUNTS = ("count", "retold", "loaded")
 _LOWEST = ("from_offset", "low_pos")
 _HIGHEST = ("to_offset", "high_pos", "until", "committed")
 _ENDS: list[Any] = [*((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
@@ -73,9 +74,10 @@ class Summary:
                 "low_pos": pos,
                 "high_pos": pos,
                 "retold": _retold(events),
+                "loaded": loaded.cast(pa.int64()),
             }
         )
-        counts: list[Any] = [([], "count_all"), ("retold", "sum")]
+        counts: list[Any] = [([], "count_all"), ("retold", "sum"), ("loaded", "sum")]
         grouped = table.group_by(list(_BY), use_threads=False).aggregate([*counts, *_ENDS])
         self._groups.append(grouped.rename_columns([_plain(c) for c in grouped.column_names]))
         self._runs.add(events)
@@ -85,13 +87,13 @@ class Summary:
 
     def told(self) -> dict[str, Any]:
         """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events, how
-        many of them were decoded again, offsets, lowest and highest binlog position of rows, latest source time (ms),
-        and the same but for rows of a load, which tell when they were read;
+        many of them were decoded again and how many are rows of a load, offsets, lowest and highest binlog position of
+        rows, latest source time (ms), and the same but for rows of a load, which tell when they were read;
         ascending: see `Ascending.told`; runs: see `Runs.told`."""
         if not self._groups:
             return {"groups": [], "ascending": self._apart.told(), "runs": []}
         every = pa.concat_tables(self._groups)
-        whole = every.group_by(list(_BY), use_threads=False).aggregate([("count", "sum"), ("retold", "sum"), *_ENDS])
+        whole = every.group_by(list(_BY), use_threads=False).aggregate([*((c, "sum") for c in _COUNTS), *_ENDS])
         whole = whole.rename_columns([_plain(c) for c in whole.column_names])
         for pos in ("low_pos", "high_pos"):
             place = whole.schema.get_field_index(pos)

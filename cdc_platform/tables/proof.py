@@ -66,10 +66,16 @@ WATERMARKS = Table(
             Array(Struct((("db", STRING), ("schema", STRING), ("table", STRING)))),
             "of scope source: tables in `behind` whose time isn't proven; NULL: an earlier version wrote the row",
         ),
+        Column(
+            "change_batch",
+            BIGINT,
+            "of scope partition: batch by which a change came last, or what else tells the time; NULL: none did since an "
+            "earlier version",
+        ),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("position_reason", "end_offsets", "assumed"),
+    added=("position_reason", "end_offsets", "assumed", "change_batch"),
 )
 
 SEQUENCES = Table(

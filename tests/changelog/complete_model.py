@@ -27,6 +27,8 @@ STEP, IDLE = timedelta(seconds=700), 1000
 FEED = source("canal").model_copy(update={"idle_partition_s": IDLE})
 CONFIG = Config.model_validate({"lake": "/nowhere", "sources": [FEED.model_dump()]})
 
+MOST = (10**6,) * PARTITIONS
+
 
 @dataclass(frozen=True)
 class Change:
@@ -45,7 +47,8 @@ class Change:
 class Run:
     """Between two publications. sends: changes that the capture sends; late: partitions that get them by the next run;
     lands, takes: how many of each partition; heals: how many held messages; stopped: a table that isn't kept; again:
-    partition and how many messages before its newest is one that a replay holds, and whether its table is told."""
+    partition and how many messages before its newest is one that a replay holds, and whether its table is told; paces:
+    how many of its changes each partition gets at most: a capture of its own that is slow may be late for any time."""
 
     sends: int
     late: tuple[bool, ...]
@@ -54,9 +57,9 @@ class Run:
     heals: int
     stopped: int | None
     again: tuple[int, int, str] | None = None
+    paces: tuple[int, ...] = MOST
 
 
-MOST = (10**6,) * PARTITIONS
 WHOLE = Run(10**6, (False,) * PARTITIONS, MOST, MOST, 10**6, None)
 
 
@@ -157,7 +160,8 @@ class Lake:
         self.begun = min(len(self.sending), before + run.sends)
         counts = [sum(c.partition == p for c in self.sending[: self.begun]) for p in range(PARTITIONS)]
         earlier = [sum(c.partition == p for c in self.sending[:before]) for p in range(PARTITIONS)]
-        self.late = [max(self.late[p], earlier[p] if run.late[p] else counts[p]) for p in range(PARTITIONS)]
+        ends = [earlier[p] if run.late[p] else counts[p] for p in range(PARTITIONS)]
+        self.late = [max(n, min(ends[p], n + run.paces[p])) for p, n in enumerate(self.late)]
         return self.late
 
     def _take(self, run: Run) -> None:

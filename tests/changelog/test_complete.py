@@ -38,12 +38,15 @@ RUNS = st.builds(
 NEITHER = (False,) * PARTITIONS
 ONE = 0, 0, 0, None
 """A change by partition 0."""
+PACES = st.tuples(*[st.sampled_from([10**6, 10**6, 1, 2])] * PARTITIONS)
+"""Partitions that a capture of their own sends, slower than the others."""
 BACKLOG = example(
     [(1, 0, [ONE, (1, 1, 0, None)])] * 5,
     2,
     [],
     [Run(10, NEITHER, MOST, MOST, 0, None), Run(0, NEITHER, (0, 2, 0), MOST, 0, None)],
     1,
+    MOST,
 )
 """Of a topic that is read from the second run on, not all in it."""
 LOGS = given(
@@ -52,6 +55,7 @@ LOGS = given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=2),
     st.lists(RUNS, min_size=2, max_size=8),
     st.none() | st.integers(1, 3),
+    PACES,
 )
 
 
@@ -59,14 +63,15 @@ LOGS = given(
 @BACKLOG
 @LOGS
 def test_nothing_older_comes_to_a_table_that_was_complete(
-    transactions: Any, partitions: int, restarts: Any, runs: Any, joins: int | None
+    transactions: Any, partitions: int, restarts: Any, runs: Any, joins: int | None, paces: tuple[int, ...]
 ):
     log = logged(transactions, partitions)
     lake = Lake(sent(log, restarts), partitions, joins=joins if partitions > 1 else None)
     before: dict[Name | None, datetime | None] = dict.fromkeys([None, *TABLES])
     told: list[tuple[list[int], dict[Name | None, datetime | None]]] = []
     back = 0
-    for n_run, run in enumerate(every_run := [*runs, WHOLE, WHOLE, WHOLE, WHOLE]):
+    slow = [replace(run, paces=paces) for run in runs]
+    for n_run, run in enumerate(every_run := [*slow, WHOLE, WHOLE, WHOLE, WHOLE]):
         last = lake.complete()
         lake.run(run)
         now = lake.told()

@@ -1,6 +1,5 @@
 """Watermarks: nothing that was committed before one comes by its partition later."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,14 +14,11 @@ from cdc_platform.changelog import watermarks
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config import Config, Source
 from cdc_platform.formats.events import event_batch
-from cdc_platform.lake import checkpoints, new_tables, stores
-from cdc_platform.lake import watermarks as watermarks_of
+from cdc_platform.lake import new_tables, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import partitions, reached
-from cdc_platform.snapshots.cuts import complete
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
 from tests.properties import examples
-from tests.rows import add
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 T = ("t", 0)
@@ -170,6 +166,19 @@ def test_a_batch_keeps_the_marks_of_all_partitions(path: Store):
     assert [reached(path, "s", "t", 0, offset) for offset in (4, 5, 100)] == [None, at(5), at(5)]
 
 
+def test_a_batch_keeps_when_a_change_came_last(path: Store):
+    def after(n: int, *events: dict[str, Any], format: str = "canal") -> list[int | None]:
+        watermarks.note(path, source(format), n, statistics(*events))
+        return [r["change_batch"] for _, r in sorted(partitions(path, "s").items())]
+
+    assert after(0, row(5), event("heartbeat", 9, 0, 1)) == [0, None]
+    assert after(1, row(6, 1), event("heartbeat", 9, 1, 1)) == [1, None]
+    assert after(2, row(3, 2), row(3, 1, 1, **UNPLACED)) == [2, 2], "of an earlier time, or of none"
+    assert after(3, row(3, 1, 1, op="read"), event("checkpoint", None, 3)) == [3, 2], "rows of a load are no changes"
+    assert after(4, event("heartbeat", 9, 4), event("error", None, 2, 1)) == [3, 4]
+    assert after(5, row(3, 5, op="read"), row(3, 5), format="debezium") == [5, 4]
+
+
 def test_a_clock_that_is_ahead_promises_no_future(path: Store):
     watermarks.note(path, source("canal"), 0, statistics(row(10**9)))
     _, told = marks(path)[T]
@@ -207,53 +216,3 @@ def test_what_is_held_holds_its_partition_back():
     assert found({A: 900}, held={A: None}) == (None, True, "held")
     assert found({A: 900, B: 200}, held={A: 300}) == (at(200), True, "")
     assert found({A: 900, B: 5}, before=700, held={B: 4}) == (at(4), True, "held")
-
-
-def test_what_is_published_of_an_idle_partition(tmp_path: Path):
-    """A lake with two partitions, one of them idle: as landing, changelog and ledger leave it."""
-    feed = source("canal").model_copy(update={"idle_partition_s": 60})
-    config = Config.model_validate({"lake": str(tmp_path), "sources": [feed.model_dump()]})
-    lake, now = stores.lake(config), datetime.now(UTC)
-    for p in (0, 1):
-        told = {
-            "source": "s",
-            "batch": 0,
-            "topic": "t",
-            "partition": p,
-            "from_offset": 0,
-            "to_offset": 9,
-            "records": 10,
-        }
-        rows = [{**told, "room": room, "outcome": o} for room, o in (("landing", "landed"), ("changelog", "applied"))]
-        add(tmp_path, tables.OFFSET_LEDGER, *rows)
-    add(tmp_path, tables.QUARANTINE, overwrite=True)
-
-    def batch(number: int, seconds: float, ago: int) -> None:
-        times = {0: at(seconds), 1: at(5)}
-        told = {"source": "s", "scope": "partition", "batch": number, "topic": "t", "at": now - timedelta(seconds=ago)}
-        add(
-            tmp_path,
-            tables.WATERMARKS,
-            *({**told, "partition": p, "offset": 9, "source_time": x} for p, x in times.items()),
-        )
-
-    landing = tables.CHECKPOINT.at(lake, room="landing", source="s.0")
-
-    def published(looked: datetime | None) -> tuple[datetime | None, bool]:
-        entry = {"batchTimestampMs": 1, **({"lookedMs": round(looked.timestamp() * 1000)} if looked else {})}
-        landing.put("offsets/0", f"v1\n{json.dumps(entry)}\n{{}}".encode())
-        landing.put("commits/0", b"v1\n{}")
-        complete.publish(config, feed, {})
-        found = watermarks_of.complete(tables.WATERMARKS.at(lake), "s")
-        assert found is not None
-        return found.source_time, found.proven
-
-    batch(0, 100, ago=300)
-    batch(1, 200, ago=90)
-    batch(2, 300, ago=30)
-    assert published(None) == (at(5), True), "the batch didn't reach Kafka's ends"
-    assert published(now - timedelta(seconds=100)) == (at(100), False)
-    assert published(now) == (at(200), False)
-    assert published(now - timedelta(seconds=100)) == (at(200), False), "it never goes back"
-    checkpoints.note_look(landing, round((now + timedelta(seconds=40)).timestamp() * 1000))
-    assert published(now) == (at(300), False), "a run found nothing new"

@@ -4,7 +4,7 @@ before and stands.
 It is gone back on only where something is missing that it rests on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -52,8 +52,9 @@ class Claims:
         return Behind(at, own[0].reason, at is None or found.proven, _other(found.ends, source.ends))
 
     def still(self, name: Name, why: str, source: Claim) -> Behind:
-        """Of a table that isn't kept up to date: it stays where it was."""
-        if self.last is None:
+        """Of a table that isn't kept up to date: it stays where it was, unless a topic has joined: of what that brings
+        it has nothing."""
+        if self.last is None or self.joined(self.marks.now.keys() - self.marks.backed):
             return Behind(None, why, True)
         at, ends = self.last.of(name), self.last.ends_of(name)
         return Behind(at, why, at is None or self.last.proven_of(name), _other(ends or {}, source.ends))
@@ -61,8 +62,8 @@ class Claims:
     def _later(self, held: Sequence[Hold], name: Name | None) -> Claim:
         """What the partitions tell, or what was told, whichever is later."""
         now, known = self._now(held), self.before(held, name)
-        if known is not self.last and (topics := self._new_topics()):
-            now = now._replace(reason=now.reason or f"{topics} weren't read before")
+        if known is not self.last and (topics := self.joined(self.marks.now)):
+            now = now._replace(reason=now.reason or f"{', '.join(sorted(topics))} weren't read before")
         if known is None or (at := known.of(name)) is None:
             return now
         proven = known.proven_of(name)
@@ -110,10 +111,10 @@ class Claims:
         new = [w for w in times if w[0] not in topics and w not in self.marks.backed]
         return all((reached := times[w]) is not None and reached >= at for w in new)
 
-    def _new_topics(self) -> str:
-        """Those that the newest publication doesn't know, as a text."""
+    def joined(self, partitions: Iterable[Where]) -> set[str]:
+        """Topics of these that the newest publication doesn't know."""
         known = self.last and _topics(self.last)
-        return ", ".join(sorted({t for t, _ in self.marks.now} - known)) if known else ""
+        return {topic for topic, _ in partitions} - known if known else set()
 
 
 def _topics(told: Complete) -> set[str] | None:

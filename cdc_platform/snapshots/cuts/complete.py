@@ -44,7 +44,7 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
         behind[name] = Behind(None, why, True) if name in unknown else claims.still(name, why, found)
     behind = _short(dict(sorted(behind.items())), unsettled, found)
     known, said = claims.before(missing.all), (*found[:2], found.reason or None, behind)
-    stands = last and last.ends is not None and known is last
+    stands = last and last.ends is not None and known is last and not claims.joined(found.ends)
     if last and stands and said == (last.source_time, last.proven, last.reason, dict(last.behind)):
         return
     unordered = {w for w in now.again if found.ends.get(w, NEVER) < NEVER}

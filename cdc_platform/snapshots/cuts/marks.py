@@ -2,7 +2,8 @@
 
 A partition to which nothing comes tells no time. Whoever sends the log in its order has sent that partition all that
 is older than what the others told `idle_partition_s` before Kafka was last looked at, unless it failed in between and
-sends it later. So this is taken for complete and said to be (`proven` is false).
+sends it later. So this is taken for complete and said to be (`proven` is false). One by which changes have come since
+isn't idle, however old they are: a capture of its own may send them late, for any time.
 """
 
 from collections.abc import Mapping
@@ -26,10 +27,11 @@ NEVER = 1 << 62
 class Marks(NamedTuple):
     """What is known of partitions. now: watermarks (None: none was told); before: of others, so long ago that a record
     older than them would have come by the time that Kafka was last looked at; open: partitions of which not all that
-    was landed is in the changelog, or that may go on without telling a time: they aren't idle; ends: first offset that
-    isn't taken up, NEVER of those in `again`, whose offsets have begun again, so that nothing of theirs is behind what
-    was told; taken: the one behind the newest event; backed: partitions by which nothing came that is older than what
-    was told before: nothing was landed of them, or they took another's place."""
+    was landed is in the changelog, by which changes have come since then, or that may go on without telling a time:
+    they aren't idle; ends: first offset that isn't taken up, NEVER of those in `again`, whose offsets have begun again,
+    so that nothing of theirs is behind what was told; taken: the one behind the newest event; backed: partitions by
+    which nothing came that is older than what was told before: nothing was landed of them, or they took another's
+    place."""
 
     now: Mapping[Where, datetime | None]
     before: datetime | None
@@ -101,13 +103,20 @@ def read(config: Config, source: Source, path: Store) -> Marks:
     backed = frozenset(w for w in there if not ledger[w]["landed"]) | (successors(config, source) if over else set())
     if len(there | now.keys()) < 2:
         return Marks(now, None, frozenset(), ends, events, backed, again)
-    before = None
+    before, came = None, set()
     if looked := landing.looked_at(config, source):
         until = looked - timedelta(seconds=source.idle_partition_s)
         old = watermarks.partitions(path, source.name, until=until)
         before = max((r["source_time"] for w, r in old.items() if r["source_time"] and w not in over), default=None)
-    open_ = frozenset(there - whole) | _mute(source, ledger, now)
+        came = {w for w, r in found.items() if _newest_change(r) != _newest_change(old.get(w, {}))}
+    open_ = frozenset(there - whole) | came | _mute(source, ledger, now)
     return Marks({**dict.fromkeys(there), **now}, before, open_, ends, events, backed, again)
+
+
+def _newest_change(told: Mapping[str, Any]) -> tuple[int | None, datetime | None]:
+    """What is another when a change has come by a partition, or what else tells the time. By the time alone an earlier
+    version's rows tell it."""
+    return told.get("change_batch"), told.get("source_time")
 
 
 def _mute(source: Source, ledger: Mapping[Where, Mapping[str, int]], now: Mapping[Where, Any]) -> frozenset[Where]:
