@@ -73,6 +73,8 @@ def _complete(config: Config, source: Source, name: tables.Name, at: moments.Mom
     path = tables.WATERMARKS.at(stores.lake(config))
     known = watermarks.complete(path, source.name) if delta_table.exists(path) else None
     up_to = known.of(name) if known else None
-    if up_to is not None and at.time is not None and at.time <= up_to:
-        return True, None
-    return False, f"the table is complete up to {when(up_to)}" if up_to else "nothing tells up to when it is complete"
+    if up_to is None:
+        return False, "nothing tells up to when it is complete"
+    if at.time is None or at.time >= up_to:  # what was committed before `up_to` is there
+        return False, f"the table is complete up to {when(up_to)}"
+    return at.whole, None if at.whole else f"neither the end of {at.gtid} nor a change behind it has come"

@@ -59,14 +59,14 @@ def explained(config: Config, told: Explained, only: Sequence[str], *, every: bo
 
 
 def _too_early(config: Config, told: Explained) -> Iterator[str]:
-    """That changes from before the time may still come, to a table that they come to at all."""
+    """That changes of the time or before may still come, to a table that they come to at all."""
     if told.moment.time is None or by_rule(told.table) is not None:
         return
     known = watermarks.complete(tables.WATERMARKS.at(stores.lake(config)), told.table.source.name)
     up_to = known.of(told.table.snapshot) if known else None
-    if up_to is None or up_to < told.moment.time:
+    if up_to is None or up_to <= told.moment.time:
         then = f"the table is complete up to {when(up_to)}" if up_to else "nothing tells up to when it is complete"
-        yield f"{then}: changes from before {when(told.moment.time)} may still come"
+        yield f"{then}: changes of {when(told.moment.time)} or before may still come"
 
 
 def _as_it_should_be(told: Explained) -> bool:

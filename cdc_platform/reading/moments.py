@@ -1,6 +1,7 @@
 """Moments that people ask about: a time by the source's clock, a transaction, or a cut."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -9,17 +10,19 @@ from cdc_platform.config import Config
 from cdc_platform.errors import ConfigError, NotReadable
 from cdc_platform.lake import queries, stores
 from cdc_platform.reading.catalog import Cut, find_cut
-from cdc_platform.tables import CHANGELOG
+from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, ORDER
+from cdc_platform.tables.columns import sql
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The moment that is asked about. time: by the source's clock; cut: of the source; gtid: the end of that
-    transaction, committed at `time` where the feed tells it. None of them: now."""
+    transaction, committed at `time` where the feed tells it; whole: that is known to have come. None of them: now."""
 
     time: datetime | None = None
     cut: Cut | None = None
     gtid: str | None = None
+    whole: bool = True
 
     @property
     def now(self) -> bool:
@@ -61,14 +64,36 @@ def time(given: str) -> datetime:
 
 
 def _transaction(config: Config, source: str, gtid: str) -> Moment:
+    path, of = CHANGELOG.at(stores.lake(config)), f"source = {queries.text(source)}"
+    mine = f"{of} AND lower(gtid) = {queries.text(gtid.lower())}"
+    newest = ", ".join(f"order_key['{f}'] DESC" for f in _PLACE)
     rows = queries.query(
-        f"SELECT count(*) AS n, max(source_time) AS at FROM t WHERE source = {queries.text(source)} "
-        f"AND lower(gtid) = {queries.text(gtid.lower())}",
-        t=CHANGELOG.at(stores.lake(config)),
+        f"SELECT order_key, max(source_time) OVER () AS at FROM t WHERE {mine} ORDER BY {newest} LIMIT 1", t=path
     )
-    if not rows or not rows[0]["n"]:
+    if not rows:
         raise NotReadable(source, f"has no change of a transaction {gtid}", ["a GTID of a change in changelog"])
-    return Moment(time=rows[0]["at"], gtid=gtid)
+    [last] = rows
+    ends = queries.query(
+        f"SELECT max(source_time) AS at, count(*) AS n FROM t WHERE {mine} AND kind = 'commit'",
+        t=CONTROL_EVENTS.at(stores.lake(config)),
+    )
+    end = ends[0] if ends and ends[0]["n"] else None
+    behind = f"{of} AND op <> 'read' AND {_after(last['order_key'])} LIMIT 1"
+    whole = end is not None or bool(queries.query(f"SELECT 1 AS there FROM t WHERE {behind}", t=path))
+    return Moment(max(filter(None, (last["at"], end and end["at"])), default=None), gtid=gtid, whole=whole)
+
+
+_PLACE = ("epoch", "file", "pos", "event", "row")
+"""Of an `order_key`, as they are compared one after the other."""
+
+
+def _after(order: Mapping[str, Any]) -> str:
+    """Whether a change stands behind a place, as SQL."""
+    found = "false"
+    for field in reversed(_PLACE):
+        at, here = f"order_key['{field}']", f"CAST('{int(order[field])}' AS {sql(dict(ORDER.fields)[field])})"
+        found = f"({at} > {here} OR ({at} = {here} AND {found}))"
+    return found
 
 
 def told(of: Moment) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from cdc_platform.cli.app import run
 from cdc_platform.config import load_config
 from cdc_platform.explain import events
 from cdc_platform.explain.records import Address
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, stores, watermarks
 from cdc_platform.units import when
 from tests.changelog.feed import Feed, SourceTable, position
 
@@ -239,7 +239,7 @@ def test_the_last_writer_of_each_cell(cli: Any) -> None:
     assert cli("explain", "s", "shop.t", "1", "--all", "--column", "A") == (0, told)
 
 
-def test_at_a_time_and_at_a_cut(cli: Any) -> None:
+def test_at_a_time_and_at_a_cut(cli: Any, feed: Feed) -> None:
     told = cli("explain", "s", "shop.t", "1", "--at", at(15).isoformat())[1]
     assert (told["here"], told["row"]) == (True, row(id=1, a=1, b="first"))
     told = cli("explain", "s", "shop.t", "2", "--at", at(20).isoformat())[1]
@@ -248,7 +248,12 @@ def test_at_a_time_and_at_a_cut(cli: Any) -> None:
     assert cli("explain", "s", "shop.emptied", "1", "--at", at(20).isoformat())[1]["doubts"] == []
     [doubt] = cli("explain", "s", "shop.emptied", "1", "--at", at(9_999).isoformat())[1]["doubts"]
     assert doubt.startswith("the table is complete up to ")
-    assert doubt.endswith(f": changes from before {when(at(9_999))} may still come")
+    assert doubt.endswith(f": changes of {when(at(9_999))} or before may still come")
+    known = watermarks.complete(tables.WATERMARKS.at(stores.lake(feed.config)), "s")
+    assert known and (up_to := known.of(("shop", "emptied")))
+    assert len(cli("explain", "s", "shop.emptied", "1", "--at", up_to.isoformat())[1]["doubts"]) == 1
+    before = (up_to - timedelta(milliseconds=1)).isoformat()
+    assert cli("explain", "s", "shop.emptied", "1", "--at", before)[1]["doubts"] == []
     assert cli("explain", "s", "shop.secret", "1", "--at", at(9_999).isoformat())[1]["doubts"] == []  # it is left out
     assert cli("explain", "s", "shop.t", "2", "--at", at(30).isoformat())[1]["why"][0]["kind"] == "deleted"
     assert cli("explain", "s", "shop.t", "1", "--at", at(1).isoformat())[1]["why"][0]["kind"] == "never seen"
