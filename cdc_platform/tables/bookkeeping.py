@@ -201,7 +201,11 @@ BESIDE_STATE = Table(
     settings=NOTED,
 )
 
-CUT_LACKS = ("events are in quarantine", "offsets were lost before they were landed")
+CUT_LACKS = (
+    "events are in quarantine",
+    "offsets were lost before they were landed",
+    "records never came, by their sender's numbers",
+)
 """Ends of a cut's `reason` where changes from before it aren't in its snapshots."""
 
 CUTS = Table(

@@ -24,10 +24,10 @@ TABLE = {"source": "s", "db": "shop", "table": "orders"}
 
 @pytest.mark.parametrize(
     ("missing", "complete"),
-    [({"quarantined": 2}, False), ({"lost": 1}, False), ({}, True)],
+    [({"quarantined": 2}, False), ({"lost": 1}, False), ({"never came": 1}, False), ({}, True)],
 )
 def test_a_table_as_of_a_cut_is_complete_where_nothing_was_left_out(missing: dict[str, int], complete: bool):
-    verdict = _left_out({"quarantined": 0, "lost": 0, "waiting": 0, **missing})
+    verdict = _left_out({"quarantined": 0, "lost": 0, "never came": 0, "waiting": 0, **missing})
     at: Any = SimpleNamespace(cut=SimpleNamespace(reason=verdict.reason if verdict else "no transactions are told"))
     nothing: Any = None
     found, reason = as_of._complete(nothing, nothing, ("shop", "orders"), at)

@@ -12,6 +12,7 @@ from cdc_platform import tables
 from cdc_platform.cli.app import run
 from cdc_platform.config import load_config
 from cdc_platform.lake import sequences
+from cdc_platform.snapshots.cuts import publish
 from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
 from tests.properties import examples
 from tests.rows import add
@@ -175,3 +176,23 @@ def test_what_kafka_had_removed_is_of_all_tables_until_they_are_compared(config)
     add(config.lake, tables.RECONCILIATIONS, *rows)
     newer = sequences.Lost("offsets of the source were lost before they were landed: dts/1 from 7 on", {("dts", 1): 7})
     assert sequences.lost_of_tables(config, source, names) == {("shop", "items"): newer}, "the others were compared"
+
+
+def test_a_cut_of_which_records_are_missing_says_so(config, monkeypatch, capsys):
+    monkeypatch.setenv("CDC_CONFIG", str(config.file))
+    came(config, (1, 5), (8, 12))
+    table_state(config, SOURCE, "shop.orders", "live")
+    empty = (tables.OFFSET_LEDGER, tables.QUARANTINE, tables.SCHEMA_CHANGES, tables.SCHEMA_HISTORY, tables.CHANGELOG)
+    for table in (*empty, tables.CONTROL_EVENTS):
+        add(config.lake, table, overwrite=True)
+    state = {"state": "stopped", "reason": "why"}
+
+    def cut(entries):
+        publish.publish(None, config, config.sources[0], {("shop", "orders"): {**state, "entries": entries}})
+        assert run(["cut", "list", SOURCE, "--json"]) == 0
+        newest = json.loads(capsys.readouterr().out)[0]
+        return newest["kind"], newest["reason"]
+
+    assert cut(1) == ("position", "2 records never came, by their sender's numbers")
+    compared(config, "orders", NOON + timedelta(hours=1))
+    assert cut(2) == ("position", "no begin and commit has come"), "a comparison found the table equal"

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, delta_table, folders, stores
+from cdc_platform.lake import batches, delta_table, folders, sequences, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.landing.ended import ended
 from cdc_platform.snapshots import state
@@ -262,6 +262,8 @@ def _left_out(missing: Mapping[str, int]) -> Verdict | None:
         return Verdict("position", f"{missing['quarantined']} {CUT_LACKS[0]}")
     if missing["lost"]:
         return Verdict("position", f"{missing['lost']} {CUT_LACKS[1]}")
+    if missing["never came"]:
+        return Verdict("position", f"{missing['never came']} {CUT_LACKS[2]}")
     if missing["waiting"]:
         return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
     return None
@@ -278,7 +280,8 @@ def _unmarked(config: Config, source: Source, how: How, last: _Last, partitions:
 
 
 def _missing(config: Config, source: Source) -> dict[str, int]:
-    """What of the source isn't in the changelog: events in quarantine, offsets lost, records that wait."""
+    """What of the source isn't in the changelog: events in quarantine, offsets lost, records that wait, and those that
+    never came, until comparisons with the source find its tables equal."""
     rows = delta_table.ask(
         "SELECT 'quarantined' AS what, count(*) AS n FROM {quarantine} "
         f"WHERE source = '{source.name}' AND resolved_at IS NULL "
@@ -287,7 +290,8 @@ def _missing(config: Config, source: Source) -> dict[str, int]:
         quarantine=QUARANTINE.at(stores.lake(config)),
         ledger=OFFSET_LEDGER.at(stores.lake(config)),
     )
-    return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
+    told = {"never came": sum(gap.records for gap in sequences.open_gaps(config, source))}
+    return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | told | {r["what"]: r["n"] for r in rows}
 
 
 def _stop(config: Config, source: Source, lost: list[Name], tables: state.Tables) -> None:
