@@ -98,8 +98,9 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
 
 
 def completeness(status: TableStatus) -> dict[str, Any]:
-    """Metadata on up to when a table is complete, and why not further; nothing where no run has told."""
-    if (told := status.complete) is None:
+    """Metadata on up to when a table is complete, and why not further; nothing where no run has told, or no batch has
+    met it."""
+    if (told := status.complete) is None or status.state == "waiting":
         return {}
     behind, up_to = told.behind.get(status.id), status.complete_up_to
     found = {

@@ -95,8 +95,9 @@ class TableStatus:
 
     @property
     def complete_up_to(self) -> datetime | None:
-        """All that the source had committed before this time, by its own clock, is in it. None: it can't be told."""
-        return self.complete.of(self.id) if self.complete else None
+        """All that the source had committed before this time, by its own clock, is in it. None: it can't be told, or no
+        batch has met it."""
+        return self.complete.of(self.id) if self.complete and self.state != "waiting" else None
 
     @property
     def id(self) -> Name:

@@ -10,9 +10,10 @@ from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.cli.run import with_spark
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import delta_table, stores, watermarks
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reading import moments
+from cdc_platform.reading.catalog import TableName, complete_up_to
 from cdc_platform.units import when
 
 
@@ -70,9 +71,7 @@ def _complete(config: Config, source: Source, name: tables.Name, at: moments.Mom
     """Whether all that the source had committed by then is in the table, and why it isn't known."""
     if at.cut is not None:
         return not (at.cut.reason or "").endswith(tables.CUT_LACKS), at.cut.reason
-    path = tables.WATERMARKS.at(stores.lake(config))
-    known = watermarks.complete(path, source.name) if delta_table.exists(path) else None
-    up_to = known.of(name) if known else None
+    up_to = complete_up_to(stores.lake(config), TableName.of(source.name, name))
     if up_to is None:
         return False, "nothing tells up to when it is complete"
     if at.time is None or at.time >= up_to:  # what was committed before `up_to` is there

@@ -215,8 +215,8 @@ def _told(beat: "Heartbeat") -> dict[str, Any]:
 
 
 def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict[str, Any]]:
-    """Every known table with its rows, how many quarantine holds, and up to when it is complete; state `waiting` before
-    its first snapshot."""
+    """Every known table with its rows, how many quarantine holds, and up to when it is complete; state `waiting`
+    before its first snapshot, of which no time is told."""
     from cdc_platform import tables
     from cdc_platform.lake import folders, queries
 
@@ -227,7 +227,8 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
         held[key] = held.get(key, 0) + row["rows"]
     found = []
     for source, name in queries.known_tables(config):
-        state, told = states.get((source.name, name), {}), reached[source.name]
+        state = states.get((source.name, name), {})
+        told = reached[source.name] if state else None
         path = folders.snapshot(stores.lake(config), source.name, name)
         rows = state.get("rows")
         found.append(

@@ -14,8 +14,9 @@ from cdc_platform.explain.row import Explained, parts_of
 from cdc_platform.explain.snapshot_state import NotKept
 from cdc_platform.explain.statement import column_lists, statement
 from cdc_platform.explain.table import Table
-from cdc_platform.lake import stores, watermarks
+from cdc_platform.lake import stores
 from cdc_platform.reading import moments
+from cdc_platform.reading.catalog import TableName, complete_up_to
 from cdc_platform.snapshots.reduce.one_key import Cell, Change
 from cdc_platform.units import when
 
@@ -62,8 +63,7 @@ def _too_early(config: Config, told: Explained) -> Iterator[str]:
     """That changes of the time or before may still come, to a table that they come to at all."""
     if told.moment.time is None or by_rule(told.table) is not None:
         return
-    known = watermarks.complete(tables.WATERMARKS.at(stores.lake(config)), told.table.source.name)
-    up_to = known.of(told.table.snapshot) if known else None
+    up_to = complete_up_to(stores.lake(config), TableName.of(told.table.source.name, told.table.snapshot))
     if up_to is None or up_to <= told.moment.time:
         then = f"the table is complete up to {when(up_to)}" if up_to else "nothing tells up to when it is complete"
         yield f"{then}: changes of {when(told.moment.time)} or before may still come"

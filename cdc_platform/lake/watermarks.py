@@ -5,7 +5,7 @@ and the statistics in the Delta log tell which they are: years of rows are not r
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ PARTITION, SOURCE = "partition", "source"
 _AT_LEAST, _OFFSETS = 64, 200_000
 """So many publications are looked at, or so many of their offsets, by those who look for an earlier one."""
 _NAME = ("db", "schema", "table")
+_JOINS = "a run that isn't done is taking in what has come of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,20 @@ def complete(path: Store, source: str) -> Complete | None:
     """A source's newest publication; None: there is none."""
     rows = _newest(path, source, SOURCE)
     return published(rows[0]) if rows else None
+
+
+def join(path: Store, source: str, names: Iterable[Name]) -> None:
+    """Publishes that snapshots are complete up to no time of which the newest publication doesn't say that they are
+    behind. For those that come into being: they don't have all that came of them before it."""
+    rows = _newest(path, source, SOURCE)
+    if not rows:
+        return
+    [row] = rows
+    behind = list(row["behind"] or ())
+    known = {name_of(b) for b in behind}
+    if new := [n for n in names if n not in known]:
+        behind += [{**name_columns(n), "source_time": None, "reason": _JOINS} for n in new]
+        delta_table.append_rows(path, [{**row, "batch": row["batch"] + 1, "behind": behind}])
 
 
 def earlier(path: Store, source: str, number: int, name: Name | None, held: Mapping[Where, int]) -> Iterator[Complete]:

@@ -135,9 +135,9 @@ def _cut(lake: Store, row: Mapping[str, Any]) -> Cut:
 
 
 def complete_up_to(lake: Store, name: TableName) -> datetime | None:
-    """Up to when, by its source's clock, a table is complete."""
+    """Up to when, by its source's clock, a table is complete; None: nothing tells it, or no batch has met the table."""
     found = watermarks.complete(tables.WATERMARKS.at(lake), name.source)
-    return found.of(name.name) if found else None
+    return found.of(name.name) if found and name in states(lake, name.source) else None
 
 
 def find_cut(

@@ -51,7 +51,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     if outcomes:
         met = [before[name]["batch"] for o in outcomes if (name := o.name) in before]
         batch_id = max(met, default=state.BEFORE)
-        state.keep(path, source, outcomes, before, batch_id, anew=True)
+        state.keep(stores.lake(config), source, outcomes, before, batch_id, anew=True)
     decisions = []
     for s in steps:
         name = source.tables.routed(*(s.effect.after or s.effect.before or ("", "")))
@@ -101,7 +101,7 @@ def _noted(config: Config, source: Source, before: state.Tables, names: list[Nam
     if not found:
         return before
     path = TABLE_STATE.at(stores.lake(config))
-    state.keep(path, source, found, before, max(before[o.name]["batch"] for o in found), anew=True)
+    state.keep(stores.lake(config), source, found, before, max(before[o.name]["batch"] for o in found), anew=True)
     return state.now(path, source)
 
 

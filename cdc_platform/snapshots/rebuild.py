@@ -140,7 +140,7 @@ def rebuilt(
     path, batch_id = TABLE_STATE.at(stores.lake(config)), before[name]["batch"] if name in before else state.BEFORE
 
     def note(found: state.Outcome) -> None:
-        state.keep(path, source, [found], state.now(path, source), batch_id, anew=True)
+        state.keep(stores.lake(config), source, [found], state.now(path, source), batch_id, anew=True)
 
     def made() -> None:  # a run killed while its two tables are put in place is followed by one that does it again
         if name in before and before[name]["state"] == "live":

@@ -47,7 +47,7 @@ def refreshed(spark: SparkSession, config: Config, source: Source, since: int | 
     done = anew_together(spark, config, source, history, names)
     for batch in sorted({before[name]["batch"] for name in done}):
         mine = [done[name] for name in sorted(done) if before[name]["batch"] == batch]
-        state.keep(path, source, mine, before, batch, anew=True)
+        state.keep(stores.lake(config), source, mine, before, batch, anew=True)
     for name in (n for n in names if n not in done):
         rebuilt(spark, config, source, history, name, before, needs_rows=name in stale)
     return state.now(path, source, since)

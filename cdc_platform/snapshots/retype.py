@@ -59,7 +59,7 @@ def _note(
                 outcomes[today] = state.Outcome(today, became, reason, 0, 0)
     delta_table.append_rows(history.changes, events)
     batch_id = max((before[n]["batch"] for n in outcomes), default=state.BEFORE)
-    state.keep(path, source, list(outcomes.values()), before, batch_id, anew=True)
+    state.keep(stores.lake(config), source, list(outcomes.values()), before, batch_id, anew=True)
 
 
 def _settled(last: Mapping[str, Any]) -> bool:

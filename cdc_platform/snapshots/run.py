@@ -214,7 +214,7 @@ def _write(
     with read_in_bulk(spark, _read_alone(config, source, work, [a.touched.name for a in alone], before)):
         each = [partial(outcome, work, a.touched, a.columns, a.before) for a in alone]
         outcomes = [*done.values(), *delta_sql.run_parallel(each)]
-    state.keep(path, source, outcomes, before, batch_id)
+    state.keep(stores.lake(config), source, outcomes, before, batch_id)
     if spans:
         clear(stores.lake(config), source)
 
@@ -239,7 +239,7 @@ def _follow(spark: SparkSession, config: Config, source: Source, history: Histor
         path = TABLE_STATE.at(stores.lake(config))
         before = state.now(path, source)
         batch_id = max((t["batch"] for t in before.values()), default=state.BEFORE)
-        state.keep(path, source, outcomes, before, batch_id, anew=True)
+        state.keep(stores.lake(config), source, outcomes, before, batch_id, anew=True)
     done()
 
 

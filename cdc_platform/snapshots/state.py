@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 from cdc_platform.config import Source
-from cdc_platform.lake import delta_table, queries
+from cdc_platform.lake import delta_table, queries, watermarks
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import ORDER, Name, name_columns, name_of
+from cdc_platform.tables import ORDER, TABLE_STATE, WATERMARKS, Name, name_columns, name_of
 
 Tables = dict[Name, dict[str, Any]]
 """Per table state, reason, batch, rebuild, invalid_dates, partial, high_order; entries: how many outcomes were ever
@@ -77,7 +77,7 @@ def were_live(path: Store, source: Source) -> set[Name]:
 
 
 def keep(
-    path: Store,
+    lake: Store,
     source: Source,
     outcomes: list[Outcome],
     before: Tables,
@@ -86,7 +86,9 @@ def keep(
     anew: bool = False,
 ) -> None:
     """Notes outcomes as TABLE_STATE rows, a batch's once; `anew`: of a rebuild, which counts above all batches before
-    it."""
+    it. Tables that weren't there before are complete up to no time, until a run publishes that it has all of them."""
+    path = TABLE_STATE.at(lake)
+    watermarks.join(WATERMARKS.at(lake), source.name, [o.name for o in outcomes if o.name not in before])
     rows = [
         {
             "source": source.name,

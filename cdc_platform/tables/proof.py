@@ -69,8 +69,8 @@ WATERMARKS = Table(
         Column(
             "change_batch",
             BIGINT,
-            "of scope partition: batch by which a change came last, or what else tells the time; NULL: none did since an "
-            "earlier version",
+            "of scope partition: batch by which a change came last, or what else tells the time; NULL: none did since "
+            "an earlier version",
         ),
     ),
     partition_by=("source",),

@@ -250,7 +250,8 @@ def test_at_a_time_and_at_a_cut(cli: Any, feed: Feed) -> None:
     assert doubt.startswith("the table is complete up to ")
     assert doubt.endswith(f": changes of {when(at(9_999))} or before may still come")
     known = watermarks.complete(tables.WATERMARKS.at(stores.lake(feed.config)), "s")
-    assert known and (up_to := known.of(("shop", "emptied")))
+    up_to = known and known.of(("shop", "emptied"))
+    assert up_to
     assert len(cli("explain", "s", "shop.emptied", "1", "--at", up_to.isoformat())[1]["doubts"]) == 1
     before = (up_to - timedelta(milliseconds=1)).isoformat()
     assert cli("explain", "s", "shop.emptied", "1", "--at", before)[1]["doubts"] == []

@@ -38,8 +38,8 @@ def lake(make_config: Any) -> Any:
             before = state.now(path, source)
             some = [outcome(n, batch) for n in ("a", "bare")]
             some += [outcome("b", batch, state="stopped", reason="why")] if batch == 3 else []
-            state.keep(path, source, some, before, batch)
-        state.keep(path, source, [outcome("a", 5, changes=100)], state.now(path, source), 5, anew=True)
+            state.keep(stores.lake(config), source, some, before, batch)
+        state.keep(stores.lake(config), source, [outcome("a", 5, changes=100)], state.now(path, source), 5, anew=True)
     return config
 
 
@@ -57,7 +57,7 @@ def test_what_is_asked_of_old_rows_stays_and_new_ones_are_added(spark: Any, lake
     rows = delta_table.ask("SELECT count(*) AS n FROM {t} WHERE source = 's'", t=path)
     assert rows[0]["n"] == 3
     assert state_fold.fold(spark, lake, source) == 0
-    state.keep(path, source, [outcome("a", 6)], before, 6)
+    state.keep(stores.lake(lake), source, [outcome("a", 6)], before, 6)
     now = state.now(path, source, 6)[("shop", "a")]
     assert (now["entries"], now["batch"], now["touched"], now["changes"]) == (8, 6, True, 6)
     assert {n for n, t in state.now(path, source, 6).items() if t["touched"]} == {("shop", "a")}

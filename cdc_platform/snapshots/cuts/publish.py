@@ -36,7 +36,6 @@ from cdc_platform.tables import (
     QUARANTINE,
     SCHEMA_CHANGES,
     SCHEMA_HISTORY,
-    TABLE_STATE,
     Name,
 )
 
@@ -298,7 +297,7 @@ def _stop(config: Config, source: Source, lost: list[Name], tables: state.Tables
     """Live tables that aren't there are stopped, each by itself, in `tables`, too: the others are to have their cut."""
     outcomes = [state.Outcome(name, "stopped", LOST, 0, 0) for name in lost]
     batch_id = max(tables[name]["batch"] for name in lost)
-    state.keep(TABLE_STATE.at(stores.lake(config)), source, outcomes, tables, batch_id, anew=True)
+    state.keep(stores.lake(config), source, outcomes, tables, batch_id, anew=True)
     for name in lost:
         log.error("%s: %s", ".".join(name), LOST)
         tables[name] |= {"state": "stopped", "reason": LOST}
