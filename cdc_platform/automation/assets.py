@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks, completeness, overview, shadows, table_status
+from cdc_platform.automation import checks, completeness, overview, shadows
 from cdc_platform.automation.accounting import accounting
 from cdc_platform.automation.looks import MAINTENANCE
 from cdc_platform.automation.naming import Naming, with_deps
@@ -21,7 +21,7 @@ from cdc_platform.config import Source
 
 def all_assets(naming: Naming) -> list[Any]:
     """Every asset of the platform."""
-    known = table_status.known_or_none(naming.config)
+    known = naming.known
     found: list[Any] = list(_unique(spec for s in naming.config.sources for spec in naming.topics(s)))
     for source in naming.config.sources:
         own = [name for s, name in known if s.name == source.name]

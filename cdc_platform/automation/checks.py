@@ -33,7 +33,7 @@ _SHOWN = 20
 def all_checks(naming: Naming) -> list[dg.AssetChecksDefinition]:
     """heartbeat of every source, equals_source of those that can be read, has_all_changes of what is kept beside
     tables, and shadow of sources that another one feeds, too."""
-    known = table_status.known_or_none(naming.config)
+    known = naming.known
     sources = naming.config.sources
     own = {s.name: [name for of, name in known if of.name == s.name] for s in sources}
     return [
@@ -54,7 +54,7 @@ def specs(naming: Naming) -> list[dg.AssetSpec]:
 
 def reconcile_selection(naming: Naming) -> dg.AssetSelection:
     """The checks that read the sources themselves: not part of a catch-up run."""
-    known = table_status.known_or_none(naming.config)
+    known = naming.known
     keys = [
         *(naming.key(RECONCILE, s) for s in naming.config.sources if s.reconcile),
         *(naming.table(s, *name).key for s, name in known if s.reconcile),

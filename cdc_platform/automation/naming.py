@@ -10,11 +10,13 @@ import logging
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import dagster as dg
 
 from cdc_platform import tables
+from cdc_platform.automation import table_status
 from cdc_platform.automation.looks import DELTA, KAFKA, OF_ALL, OF_SOURCE, SHARED, STAGES, TABLE
 from cdc_platform.automation.markup import literal
 from cdc_platform.automation.metadata import declared_metadata
@@ -23,6 +25,7 @@ from cdc_platform.errors import LakeChanged, StorageError
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import folders, stores
 from cdc_platform.lake.beside import KINDS
+from cdc_platform.tables import Name
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +87,11 @@ class Naming:
         self._translator = translator or CdcTranslator()
         self._specs: dict[tuple[Any, ...], dg.AssetSpec] = {}
         self.folders = _folders(config)
+
+    @cached_property
+    def known(self) -> list[tuple[Source, Name]]:
+        """Source and name of every table that has an asset, as the lake was when these definitions were made."""
+        return table_status.known_or_none(self.config)
 
     @property
     def translates(self) -> bool:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
 from cdc_platform.lake import folders, queries, stores
+from cdc_platform.tables import Name
 
 INTERVAL_S = 15
 REPEAT_S = 600
@@ -219,8 +221,9 @@ def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:
 
 
 def _failed_reload(cursor: str | None, digest: str) -> dict[str, Any]:
-    """How often a reload for these tables has failed, when to ask for it again, and what to say until then. The web
-    server may be carrying one out that took too long to be waited for: another one beside it would slow both down."""
+    """How often a reload for these tables has brought nothing, when to ask for it again, and what to say until then.
+    The lake may not have been readable just then, or the web server may be carrying one out that took too long to be
+    waited for: another one beside it would slow both down."""
     kept = json.loads(cursor) if cursor and cursor.startswith("{") else {}
     return kept if kept.get("digest") == digest else {"times": 0, "at": 0.0, "text": ""}
 
@@ -228,6 +231,7 @@ def _failed_reload(cursor: str | None, digest: str) -> dict[str, Any]:
 def tables_sensor(naming: Naming) -> dg.SensorDefinition:
     """Has Dagster load the definitions anew when the lake's tables are others than those that have assets."""
     config = naming.config
+    loaded = _texts(naming.known, naming.folders)
 
     @dg.sensor(
         name=naming.name("tables_sensor"),
@@ -237,20 +241,25 @@ def tables_sensor(naming: Naming) -> dg.SensorDefinition:
         description="Sees new, dropped and renamed tables, and reloads the code location so that each has its asset.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        names = sorted((s.name, *name) for s, name in table_status.known(config))
-        placed = {s.name: folders.folder(stores.lake(config), s.name) for s in config.sources}
-        moved = [sorted((s, f) for s, f in of.items() if s != f) for of in (placed, naming.folders)]
-        digest = hashlib.sha256(json.dumps([*names, *(moved if any(moved) else ())]).encode()).hexdigest()[:16]
-        if context.cursor == digest:
-            return dg.SkipReason(f"the same {len(names)} tables")
+        known = table_status.known(config)
+        there = _texts(known, {s.name: folders.folder(stores.lake(config), s.name) for s in config.sources})
+        if there == loaded:
+            return dg.SkipReason(f"the same {len(known)} tables")
+        digest = hashlib.sha256(json.dumps([there, loaded]).encode()).hexdigest()[:16]
         failed = _failed_reload(context.cursor, digest)
         if time.time() < failed["at"]:
             return dg.SkipReason(failed["text"])
         origin = context.code_location_origin
         reloaded = reload.reload(origin.location_name if origin else None)
-        text = f"{len(names)} tables, changed since the last look: {reloaded.text}"
+        text = f"{len(known)} tables, others than those that have assets: {reloaded.text}"
         times = failed["times"]
         later = {"digest": digest, "times": times + 1, "at": time.time() + _pause(times), "text": text}
-        return dg.SensorResult(skip_reason=dg.SkipReason(text), cursor=digest if reloaded.done else json.dumps(later))
+        return dg.SensorResult(skip_reason=dg.SkipReason(text), cursor=json.dumps(later))
 
     return sensor
+
+
+def _texts(known: list[tuple[Source, Name]], placed: Mapping[str, str]) -> list[list[str]]:
+    """What definitions are made of: tables, and the sources whose tables lie in another's folder."""
+    moved = sorted([s, f] for s, f in placed.items() if s != f)
+    return [*sorted([s.name, *name] for s, name in known), *moved]

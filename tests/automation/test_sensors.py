@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 from uuid import uuid4
 
 import dagster as dg
@@ -502,10 +503,10 @@ def beats(result: dg.SensorResult) -> list[dg.AssetCheckEvaluation]:
     return told
 
 
-def tables_tick(config: Config, instance: dg.DagsterInstance, cursor: str | None) -> tuple[str | None, str]:
-    """(cursor, reason) after a look of the tables sensor."""
+def tables_tick(loaded: Naming, instance: dg.DagsterInstance, cursor: str | None) -> tuple[str | None, str]:
+    """(cursor, reason) after a look of the tables sensor. loaded: the names of the definitions in use."""
     context = dg.build_sensor_context(instance=instance, cursor=cursor)
-    found = sensors.tables_sensor(Naming(config))(context)
+    found = sensors.tables_sensor(loaded)(context)
     if isinstance(found, dg.SkipReason):
         return cursor, str(found.skip_message)
     return found.cursor, str(found.skip_reason.skip_message)
@@ -519,19 +520,58 @@ def test_other_tables_reload_the_code_location_once(config, instance, monkeypatc
         return reload.Reloaded(True, "loaded anew")
 
     monkeypatch.setattr("cdc_platform.automation.reload.reload", reloaded)
-    cursor, _ = tables_tick(config, instance, None)
+    loaded = Naming(config)
+    assert tables_tick(loaded, instance, None) == (None, "the same 0 tables")
     schema_history(config, ("shop-dts", "shop", "orders"), ("gone", "shop", "orders"))
-    cursor, text = tables_tick(config, instance, cursor)
-    assert (len(asked), text) == (2, "1 tables, changed since the last look: loaded anew")
-    assert tables_tick(config, instance, cursor) == (cursor, "the same 1 tables")
+    cursor, text = tables_tick(loaded, instance, None)
+    assert (len(asked), text) == (1, "1 tables, others than those that have assets: loaded anew")
+    assert (tables_tick(loaded, instance, cursor), len(asked)) == ((cursor, text), 1)
+    loaded = Naming(config)
+    assert tables_tick(loaded, instance, cursor) == (cursor, "the same 1 tables")
     table_state(config, "shop-dts", "shop.orders", "dropped")
-    cursor, text = tables_tick(config, instance, cursor)
+    cursor, text = tables_tick(loaded, instance, cursor)
     assert text.startswith("0 tables")
-    assert len(asked) == 3
+    assert len(asked) == 2
+
+
+def test_definitions_that_were_loaded_while_the_lake_could_not_be_read_are_loaded_anew(config, instance, monkeypatch):
+    """The store was down while the code server started; also where it is once more while they are loaded anew."""
+    schema_history(config, ("shop-dts", "shop", "orders"))
+    asked, table = [], dg.AssetKey(["snapshots", "shop-dts", "shop", "orders"])
+    monkeypatch.setattr(
+        "cdc_platform.automation.reload.reload", lambda at: asked.append(at) or reload.Reloaded(True, "loaded anew")
+    )
+
+    def loaded(readable: bool) -> dg.RepositoryDefinition:
+        with monkeypatch.context() as patched:
+            if not readable:
+                patched.setattr("cdc_platform.lake.queries.known_tables", mock.Mock(side_effect=OSError("no answer")))
+            found = build(config).get_repository_def()
+        assert (table in found.asset_graph.get_all_asset_keys()) is readable
+        return found
+
+    def ticks(repository: dg.RepositoryDefinition, cursor: str | None) -> str | None:
+        sensor = repository.get_sensor_def("tables_sensor")
+        told = {"repository_def": repository, "sensor_name": sensor.name, "cursor": cursor}
+        with dg.build_sensor_context(instance=instance, **told) as context:
+            return sensor.evaluate_tick(context).cursor
+
+    cursor = ticks(loaded(readable=True), None)
+    assert asked == []
+    cursor = ticks(loaded(readable=False), cursor)
+    assert len(asked) == 1
+    again = loaded(readable=False)
+    assert (ticks(again, cursor), len(asked)) == (cursor, 1), "not at each look"
+    later = time.time() + 61
+    monkeypatch.setattr(sensors.time, "time", lambda: later)
+    cursor = ticks(again, cursor)
+    assert len(asked) == 2
+    ticks(loaded(readable=True), cursor)
+    assert len(asked) == 2
 
 
 def test_an_exchange_of_folders_reloads_the_code_location(config, instance, monkeypatch):
-    """Also where a reload loads nothing anew it is asked for once."""
+    """Also where a reload loads nothing anew it isn't asked for at each look."""
     asked = []
     monkeypatch.setattr(
         "cdc_platform.automation.reload.reload", lambda at: asked.append(at) or reload.Reloaded(True, "loaded anew")
@@ -545,22 +585,24 @@ def test_an_exchange_of_folders_reloads_the_code_location(config, instance, monk
         return cursor if isinstance(found, dg.SkipReason) else found.cursor
 
     cursor = ticks(before, None)
-    assert (ticks(before, cursor), len(asked)) == (cursor, 1)
+    assert (cursor, len(asked)) == (None, 0)
     assert folders.exchange(lake, 1, "shop-dts", "shop_debezium", 0)
     moved = ticks(before, cursor)
     assert moved != cursor
-    assert (ticks(before, moved), len(asked)) == (moved, 2)
+    assert (ticks(before, moved), len(asked)) == (moved, 1)
     source, after = config.source("shop-dts"), Naming(config)
     assert after.table(source, "shop", "orders").key.path == ["snapshots", "shop_debezium", "shop", "orders"]
     settled = ticks(after, moved)
-    assert (ticks(after, settled), len(asked) <= 3) == (settled, True)
+    assert (ticks(after, settled), len(asked)) == (settled, 1)
     assert completeness.has_moved(before, source) and not completeness.has_moved(after, source)
 
 
 def test_a_reload_that_fails_is_tried_again_and_says_what_to_do(config, instance, monkeypatch):
+    loaded = Naming(config)
+    assert loaded.known == []
     schema_history(config, ("shop-dts", "shop", "orders"))
     monkeypatch.delenv(reload.VARIABLE, raising=False)
-    cursor, text = tables_tick(config, instance, None)
+    cursor, text = tables_tick(loaded, instance, None)
     assert "reload the code location in Dagster" in text
     asked = []
 
@@ -569,13 +611,13 @@ def test_a_reload_that_fails_is_tried_again_and_says_what_to_do(config, instance
         return reload.Reloaded(len(asked) == 3, f"time {len(asked)}")
 
     monkeypatch.setattr("cdc_platform.automation.reload.reload", reloaded)
-    assert tables_tick(config, instance, cursor) == (cursor, text), "one that is under way isn't asked for once more"
+    assert tables_tick(loaded, instance, cursor) == (cursor, text), "one that is under way isn't asked for once more"
     now = time.time()
     for passed, times in ((61, 1), (120, 1), (190, 2), (400, 2), (450, 3)):
         monkeypatch.setattr(sensors.time, "time", lambda at=now + passed: at)
-        cursor, text = tables_tick(config, instance, cursor)
+        cursor, text = tables_tick(loaded, instance, cursor)
         assert (len(asked), f"time {times}" in text) == (times, True)
-    assert tables_tick(config, instance, cursor) == (cursor, "the same 1 tables")
+    assert tables_tick(Naming(config), instance, cursor) == (cursor, "the same 1 tables")
     monkeypatch.undo()
     monkeypatch.setenv(reload.VARIABLE, "http://127.0.0.1:1")
     told = reload.reload("cdc").text
