@@ -77,10 +77,11 @@ def _transaction(config: Config, source: str, gtid: str) -> Moment:
         f"SELECT max(source_time) AS at, count(*) AS n FROM t WHERE {mine} AND kind = 'commit'",
         t=CONTROL_EVENTS.at(stores.lake(config)),
     )
-    end = ends[0] if ends and ends[0]["n"] else None
+    [end] = ends or [{"at": None, "n": 0}]
     behind = f"{of} AND op <> 'read' AND {_after(last['order_key'])} LIMIT 1"
-    whole = end is not None or bool(queries.query(f"SELECT 1 AS there FROM t WHERE {behind}", t=path))
-    return Moment(max(filter(None, (last["at"], end and end["at"])), default=None), gtid=gtid, whole=whole)
+    whole = end["n"] > 0 or bool(queries.query(f"SELECT 1 AS there FROM t WHERE {behind}", t=path))
+    times = [at for at in (last["at"], end["at"]) if at is not None]
+    return Moment(max(times, default=None), gtid=gtid, whole=whole)
 
 
 _PLACE = ("epoch", "file", "pos", "event", "row")
