@@ -269,7 +269,8 @@ def told(spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
             table = tables.CHANGELOG if event_["kind"] == "row" else tables.CONTROL_EVENTS
             delta_table.append_rows(table.at(stores.lake(config)), [{**event_, "source": "s", "offset": offset}])
         offsets = {f"t/{e['partition']}": n for n, e in enumerate(events)}
-        first, nothing = publish._Last(0, 0, {}, {}, None, None), {"quarantined": 0, "lost": 0, "waiting": 0}
+        first = publish._Last(0, 0, {}, {}, None, None)
+        nothing = dict.fromkeys(("quarantined", "lost", "never came", "waiting"), 0)
         looked: list[bool] = []
         monkeypatch.setattr(publish, "_since", lambda *a, kept=publish._since: (looked.append(True), kept(*a))[1])
         found = publish._verdict(spark, config, config.source("s"), nothing, first, offsets)
