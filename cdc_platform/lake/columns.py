@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cdc_platform.lake.log_files import Action
-from cdc_platform.tables import STATS
+from cdc_platform.tables import KEY, STATS
 
 MAPPING, _BY_NAME, _NONE = "delta.columnMapping.mode", "name", "none"
 COLUMN_MAPPING, NTZ = "columnMapping", "timestampNtz"
@@ -75,6 +75,8 @@ class Columns:
         at = self.names.index(old)
         self.fields[at] = {**self.fields[at], "name": new}
         self._with_statistics(lambda n: new if n == old else n)
+        if key := self.configuration.get(KEY):
+            self.configuration[KEY] = json.dumps([new if n == old else n for n in json.loads(key)])
 
     def drop(self, name: str) -> None:
         """A column, of a table that is mapped."""
@@ -85,8 +87,10 @@ class Columns:
         """A column to a place among the others."""
         self.fields.insert(place, self.fields.pop(self.names.index(name)))
 
-    def replace(self, fields: list[Action]) -> None:
-        """These columns in place of others, of a table that has no files any more."""
+    def replace(self, fields: list[Action], key: str | None) -> None:
+        """These columns in place of others, of a table that has no files any more. key: what it says of its key."""
+        self.configuration.pop(KEY, None)
+        self.configuration |= {} if key is None else {KEY: key}
         if [_unmapped(f) for f in self.fields] == fields:
             return
         self.fields = []

@@ -7,7 +7,7 @@ from cdc_platform.lake.columns import Columns
 from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.log_state import Told
 from cdc_platform.lake.store import Store
-from cdc_platform.tables import Table
+from cdc_platform.tables import KEY, Table
 
 _OF_ROWS = {"changeDataFeed"}
 """Features that ask nothing of a commit which changes no row."""
@@ -47,7 +47,7 @@ def empty_out(path: Store, table: Table) -> bool:
     def lines(told: Told) -> list[Action] | None:
         columns = Columns(told.protocol, told.metadata)
         try:
-            columns.replace(new_tables.fields(table))
+            columns.replace(new_tables.fields(table), table.settings.get(KEY))
         except ValueError:
             return None
         return [*columns.actions(), *commits.removes(told.adds)]

@@ -11,7 +11,7 @@ from cdc_platform.lake.columns import MAPPING, Columns
 from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.log_state import Told
 from cdc_platform.lake.store import Store
-from cdc_platform.tables import Table
+from cdc_platform.tables import KEY, Table
 
 _FOLDER, _LOG = "rebuild-", "/_delta_log/"
 """A name that doesn't begin with `_`: upkeep looks for files there, too."""
@@ -51,7 +51,7 @@ def like(path: Store, there: Store, table: Table) -> bool:
         return False
     columns = Columns(told.protocol, told.metadata)
     try:
-        columns.replace(new_tables.fields(table))
+        columns.replace(new_tables.fields(table), table.settings.get(KEY))
     except ValueError:  # a protocol of before features had names
         return False
     protocol, metadata = columns.now()
@@ -132,8 +132,13 @@ def _fits(before: Told, found: Told) -> bool:
 
 def _head(before: Told, found: Told) -> list[Action]:
     """The protocol, if it changes, and columns of the one with the properties of the other."""
-    own = {k: v for k, v in before.metadata["configuration"].items() if not k.startswith(_MAPPING)}
-    mapping = {k: v for k, v in found.metadata["configuration"].items() if k.startswith(_MAPPING)}
-    metadata = {**before.metadata, "schemaString": found.metadata["schemaString"], "configuration": {**own, **mapping}}
+    own, told = (t.metadata["configuration"] for t in (before, found))
+    kept = {k: v for k, v in own.items() if not _of_columns(k)} | {k: v for k, v in told.items() if _of_columns(k)}
+    metadata = {**before.metadata, "schemaString": found.metadata["schemaString"], "configuration": kept}
     lines: list[Action] = [] if before.protocol == found.protocol else [{"protocol": found.protocol}]
     return lines if metadata == before.metadata else [*lines, {"metaData": metadata}]
+
+
+def _of_columns(name: str) -> bool:
+    """Whether a property says something of the columns that are there."""
+    return name == KEY or name.startswith(_MAPPING)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+NO_KEY = "changes come without a key value"
+"""Why a table is stopped, until a statement that comes late tells what they hold in its key."""
+
 
 class Plan(StrEnum):
     """What is done with a batch's changes of one table."""
@@ -115,7 +118,7 @@ def choose(facts: Facts) -> Choice:
 
 def _reason(facts: Facts) -> str:
     if facts.no_key:
-        return f"{facts.no_key} changes come without a key value"
+        return f"{facts.no_key} {NO_KEY}"
     lost = "change a key with a partial row image, and no earlier change tells the whole row"
     return f"{facts.lost_moves} changes {lost}"
 

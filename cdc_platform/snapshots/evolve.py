@@ -1,8 +1,8 @@
 """DDL that no run has looked at, brought to the snapshots: decided once per statement."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -11,6 +11,7 @@ from cdc_platform.changelog.schema import WHICH_MOVED, Step
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import checkpoints, delta_table, stores
 from cdc_platform.snapshots import routing, state
+from cdc_platform.snapshots.choose import NO_KEY
 from cdc_platform.snapshots.rebuild import stop
 from cdc_platform.snapshots.rebuild_together import each_anew
 from cdc_platform.snapshots.schema import upcast
@@ -66,10 +67,11 @@ def _evolve(
     """What is decided of the statements that concern one of today's snapshots; that it is to be rebuilt isn't done
     yet."""
     target = Target.of(config, source.name, *name)
-    if (last := before.get(name)) is not None and last["state"] == "stopped":
-        return Decided("stopped", last["reason"])
-    members = history.members(name)
+    members, last = history.members(name), before.get(name)
     merged, steps = source.tables.merged(*name), history.undecided_steps(*members)
+    stopped = last is not None and last["state"] == "stopped"
+    if last is not None and stopped and not _tells_key(last, steps):
+        return Decided("stopped", last["reason"])
     told = "; ".join(
         dict.fromkeys(
             [x for m in members for c in history.full.carries(m) for x in upcast.inexact(c)]
@@ -79,7 +81,7 @@ def _evolve(
     there = delta_table.exists(target.snapshot)
     same_names = all(history.full.names_of(m) == [m] for m in members)
     unsettled = not history.full.unsettled.isdisjoint(members)
-    fresh = not (there or unsettled) and (same_names or _nothing_done(config, source))
+    fresh = not (there or stopped or unsettled) and (same_names or _nothing_done(config, source))
     if fresh or (merged and routing.only_joins(spark, source, target, steps, history.lists(name))):
         return Decided("applied", told or None)  # rows are carried as they come
     if reason := WHICH_MOVED if unsettled else _forbidden(source, name, steps, members):
@@ -91,6 +93,11 @@ def _evolve(
     if kept and (as_it_is or (in_shape and alter(spark, target, steps))):
         return Decided("applied", told or None)
     return Decided("rebuilt", told or None)
+
+
+def _tells_key(last: Mapping[str, Any], steps: Sequence[Step]) -> bool:
+    """Whether steps may tell the key of changes for the lack of which a table is stopped."""
+    return NO_KEY in (last["reason"] or "") and any(s.effect.key is not None for s in steps)
 
 
 def _noted(config: Config, source: Source, before: state.Tables, names: list[Name]) -> state.Tables:

@@ -194,7 +194,7 @@ def _ties(
     there are none), to the rows that are there, and to those that were deleted. between: lowest and highest
     `order_key.pos` that such changes may have; None: all of these are newer than what is there."""
     names = key_names(columns)
-    changes = untold.where("op <> 'truncate'").withColumn("_kmap", key_image(told=False))
+    changes = untold.where("op <> 'truncate'").withColumn("_kmap", key_image(columns, told=False))
     mine = changes.select(*typed_keys(columns), _time(F.col("order_key")).alias("_pos"), "_from")
     within = mine.groupBy(*names, "_pos").agg(F.count_distinct("_from").alias("n")).where("n > 1")
     if not untied and not within.isEmpty():

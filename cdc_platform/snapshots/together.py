@@ -113,7 +113,7 @@ def _prepared(work: Work, asked: Asked) -> _Prepared | None:
     with suppress(TableStopped):
         columns = columns_of(work.source, touched.name, asked.columns)
         target = work.target(touched.name)
-        look = _looked(target, columns, asked, plain, unplaced=unsettled)
+        look = _looked(work, columns, asked, plain, unplaced=unsettled)
         piece = _piece(target, columns, plain, look) if look is not None else None
         if piece is not None and unsettled and plain.table.keys:
             high = asked.before and asked.before["high_order"]
@@ -123,14 +123,16 @@ def _prepared(work: Work, asked: Asked) -> _Prepared | None:
     return None
 
 
-def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Plain, *, unplaced: bool) -> Look | None:
+def _looked(work: Work, columns: list[TableColumn], asked: Asked, plain: Plain, *, unplaced: bool) -> Look | None:
     """The snapshot as it is, made if it isn't there. None: it isn't as it has to be, or may hold something newer.
     unplaced: what has the same source time will be looked at (partitions.unplaced)."""
+    target = work.target(asked.touched.name)
     look = looks.look(target.snapshot)
     if look is None:
         gone = asked.before is not None or delta_table.exists(target.tombstones)  # its folder was lost
         return None if gone else prepare.make(target, columns)
-    if look.live is None or not _fits(target, look, columns):
+    look = prepare.of_key(work.changes.spark, look, target, columns) if _fits(target, look, columns) else None
+    if look is None or look.live is None:
         return None
     if asked.before is None:
         dug = not asked.anew and delta_table.exists(target.tombstones)

@@ -16,6 +16,10 @@ MADE_FOR = "cdc.shape"
 """Property of a table kept beside a snapshot: what it was made for, so that another one is seen to be needed. Empty: it
 lacks changes."""
 
+KEY = "cdc.key"
+"""Property of a snapshot: names of the columns that tell its rows and tombstones apart, in order (a JSON list, empty
+where there is no key). Earlier versions noted none."""
+
 IMAGES = ("before", "after")
 """Columns of typed changes: structs of the table's columns."""
 

@@ -1,5 +1,6 @@
 """The snapshot of one source table: made, evolved, kept in shape."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -8,7 +9,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, metadata_commits, new_tables
+from cdc_platform.lake import delta_table, looks, metadata_commits, new_tables
 from cdc_platform.lake.columns import Columns
 from cdc_platform.lake.data_files import footer
 from cdc_platform.lake.looks import Look
@@ -20,7 +21,7 @@ from cdc_platform.snapshots.target import Stale, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
 from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, ROWS_AT_ONCE
-from cdc_platform.tables import Table
+from cdc_platform.tables import KEY, Table
 
 MANY_FILES = 12
 """Small files of a snapshot that are put together."""
@@ -32,8 +33,8 @@ _MOST_ROWS, _READ_BYTES, _CELL_BYTES = 4096, 2 << 20, 16
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn]) -> bool:
     """Make the snapshot, or add the columns it lacks. Returns whether it and its tombstones are known to be empty.
     Raises TableStopped where a column changed its type, Stale where the table must be made anew."""
-    if delta_table.exists(target.snapshot):
-        _evolve(target, columns)
+    if (look := looks.look(target.snapshot)) is not None:
+        _evolve(spark, look, target, columns)
         put_together(spark, target.snapshot)
         if target.for_any:
             features.remove(spark, target.snapshot)
@@ -60,6 +61,7 @@ def _empty(spark: SparkSession, path: Store, table: Table) -> None:
     if not metadata_commits.empty_out(path, table):
         features.allow_names(spark, path, [c.name for c in table.columns])
         delta_sql.replace(spark, path, table.ddl)
+        delta_sql.configure(spark, path, {KEY: table.settings.get(KEY)})
 
 
 def _make(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
@@ -144,11 +146,27 @@ def _row_bytes(snapshot: Store) -> int | None:
     return max(total // rows, _CELL_BYTES * len(metadata.schema))
 
 
-def _evolve(target: Target, columns: list[TableColumn]) -> None:
+def of_key(spark: SparkSession, look: Look, target: Target, columns: list[TableColumn]) -> Look | None:
+    """A snapshot, if the key of these columns tells apart its rows and tombstones, too; None: they are kept by another
+    key, which no statement told to change. A snapshot of an earlier version doesn't say by which: it is noted."""
+    key = [c for c in columns if c.key]
+    if (told := look.properties.get(KEY)) is not None:
+        return look if [n.lower() for n in json.loads(told)] == [c.name.lower() for c in key] else None
+    if bool(key) == (shapes.ADDRESS in look.fields):
+        return None
+    if delta_table.exists(target.tombstones):
+        stones = [f.dataType.simpleString() for f in delta_sql.schema(target.tombstones) if f.name.startswith("_k")]
+        if stones != [c.spark for c in key]:
+            return None
+    delta_sql.configure(spark, target.snapshot, {KEY: shapes.key_of(columns)})
+    return looks.look(target.snapshot)
+
+
+def _evolve(spark: SparkSession, look: Look, target: Target, columns: list[TableColumn]) -> None:
     fields = {f.name.lower(): f for f in delta_sql.schema(target.snapshot).fields}
     there = {name: f.dataType for name, f in fields.items()}
-    keyed, had_key = any(c.key for c in columns), shapes.ADDRESS not in there
-    if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
+    lacking = any(c.name.lower() not in there for c in columns)
+    if (lacking and not any(c.key for c in columns)) or of_key(spark, look, target, columns) is None:
         raise Stale
     for c in columns:
         kept = there.get(c.name.lower())
@@ -160,7 +178,6 @@ def _evolve(target: Target, columns: list[TableColumn]) -> None:
             )
         if kept is not None and shapes.comment_of(fields[c.name.lower()]) != c.comment:
             raise Stale
-    lacking = any(c.name.lower() not in there for c in columns)
     if lacking and not metadata_commits.change_columns(target.snapshot, partial(_add, columns)):
         raise Stale
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake import delta_table, new_tables, takeover
+from cdc_platform.lake import delta_table, handles, new_tables, takeover
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.schema import features, shapes
 from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
+from cdc_platform.tables import KEY
 
 
 def beside(target: Target) -> Target:
@@ -65,4 +66,5 @@ def _put(spark: SparkSession, path: Store, of: Store) -> None:
         rows = delta_sql.read(spark, of)
         features.allow_names(spark, path, rows.columns)
         delta_sql.overwrite(rows, path)
+        delta_sql.configure(spark, path, {KEY: handles.head(of).metadata["configuration"].get(KEY)})
         takeover.discard(of)

@@ -36,11 +36,11 @@ class Profile:
 
 
 def profile(rows: DataFrame, columns: list[TableColumn], *, told_keys: bool) -> Profile:
-    """One pass over the batch, and one more where keys change. told_keys: `key` tells the key of every change."""
+    """One pass over the batch, and one more where keys change. told_keys: `key` is told of every change."""
     keys = [c for c in columns if c.key]
     truncate = F.col("op") == "truncate"
     new = F.when(F.col("op") != "delete", F.col("after"))
-    row = rows.withColumns({"_kmap": key_image(told_keys), "_new": new})
+    row = rows.withColumns({"_kmap": key_image(columns, told=told_keys), "_new": new})
     first_old, first_new = keys[0].value(keys[0].text("_kmap")), keys[0].value(keys[0].text("_new"))
     invalid = sum((c.invalid("_new").cast("int") for c in columns), F.lit(0))
     out = row.agg(
@@ -56,6 +56,8 @@ def profile(rows: DataFrame, columns: list[TableColumn], *, told_keys: bool) -> 
         F.min(F.least(first_old, first_new)).alias("low_key"),
         F.max(F.greatest(first_old, first_new)).alias("high_key"),
     ).collect()[0]
+    if told_keys and out["no_key"]:  # it may tell another one, by which the table was kept before
+        return profile(rows, columns, told_keys=False)
     lost = row.where(lost_move(columns)).count() if out["key_changes"] else 0
     return Profile(**out.asDict(), lost_moves=lost, told_keys=told_keys)
 
@@ -94,12 +96,13 @@ def typed_keys(columns: list[TableColumn]) -> list[Column]:
     return [c.comparable(c.value(c.text("_kmap"))).alias(n) for n, c in zip(names, keys, strict=True)]
 
 
-def key_image(told: bool) -> Column:
-    """Where the key of the row before stands: told key, else the row images. told: it always is, so that nothing need
-    be read but it."""
+def key_image(columns: list[TableColumn], *, told: bool) -> Column:
+    """Where the key of the row before stands: told key, if it is of these columns' key, else the row images. told: it
+    always is, so that nothing need be read but it."""
     if told:
         return F.col("key")
-    return F.coalesce(F.col("key"), F.when(F.col("op") == "insert", F.col("after")), F.col("before"), F.col("after"))
+    own = F.when(_all(F.map_contains_key("key", F.lit(c.name)) for c in columns if c.key), F.col("key"))
+    return F.coalesce(own, F.when(F.col("op") == "insert", F.col("after")), F.col("before"), F.col("after"))
 
 
 def _has_key(keys: list[TableColumn]) -> Column:
@@ -150,7 +153,7 @@ def steps(
     """Changes as steps on single keys: a key change is a delete of the old key and a whole row under the new one. more:
     columns of the changes that the steps have, too."""
     keys = [c for c in columns if c.key]
-    row = rows.withColumn("_kmap", key_image(told_keys)).withColumn("_deleted", F.col("op") == "delete")
+    row = rows.withColumn("_kmap", key_image(columns, told=told_keys)).withColumn("_deleted", F.col("op") == "delete")
     row = row.withColumn("_whole", F.col("op").isin(*SETS_WHOLE_ROW))
     if moves:
         stay = F.struct(

@@ -57,10 +57,11 @@ def _with(rows: DataFrame, done: list[DataFrame]) -> DataFrame:
 def _held(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> DataFrame:
     """The address of partial moves and `_held` (map column -> text): the row under the old key just before, where it is
     known from an insert or a whole move on. A column that none of these tell is NULL, as in an insert."""
-    row = rows.withColumns({"_kmap": key_image(figures.told_keys), "_until": F.struct("order_key", *UNIQUE)})
+    until = F.struct("order_key", *UNIQUE)
+    row = rows.withColumns({"_kmap": key_image(columns, told=figures.told_keys), "_until": until})
     moves = row.where(lost_move(columns)).select(F.struct(*ADDRESS).alias("_move"), "_until", *typed_keys(columns))
     steps = alive(rows, columns, figures).join(F.broadcast(moves), key_names(columns))
-    said = said_last(steps.where(F.struct("order_key", *UNIQUE) < F.col("_until")), ["_move"], columns)
+    said = said_last(steps.where(until < F.col("_until")), ["_move"], columns)
     names = F.array(*(F.lit(c.name) for c in columns))
     texts = F.array(*(F.col(f"_t{i}.t") for i, _ in enumerate(columns)))
     known = said.where("_whole AND NOT _deleted AND NOT _lost")

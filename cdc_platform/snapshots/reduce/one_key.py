@@ -70,7 +70,7 @@ def steps(
 ) -> list[Step]:
     """What a change does to keys: it stays with one, or takes a row from one key to another. keys, columns: names of
     the table's. alike: of the key's columns."""
-    before = key_image(change)
+    before = key_image(change, keys)
     old = {k: before.get(k) for k in keys}
     op, after = change["op"], change["after"] or {}
     moves = op == "update" and any(
@@ -87,10 +87,12 @@ def steps(
     ]
 
 
-def key_image(change: Change) -> Image:
-    """Where the key of the row before stands: told key, else the row images."""
-    inserted = change["after"] if change["op"] == "insert" else None
-    images = (change["key"], inserted, change["before"], change["after"])
+def key_image(change: Change, keys: Sequence[str] = ()) -> Image:
+    """Where the key of the row before stands: told key, if it has these columns, else the row images."""
+    told, inserted = change["key"], change["after"] if change["op"] == "insert" else None
+    if told is not None and any(k not in told for k in keys):
+        told = None
+    images = (told, inserted, change["before"], change["after"])
     return next((image for image in images if image is not None), {})
 
 

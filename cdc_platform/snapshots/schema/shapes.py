@@ -1,9 +1,10 @@
 """Columns and properties of the Delta tables of one source table: its snapshot and its tombstones."""
 
+import json
 from typing import TYPE_CHECKING
 
 from cdc_platform.snapshots.schema.columns import TableColumn
-from cdc_platform.tables import ORDER, ROW_ADDRESS, Name, Table
+from cdc_platform.tables import KEY, ORDER, ROW_ADDRESS, Name, Table
 from cdc_platform.tables.columns import BINARY, STRING, TIMESTAMP, UNSIGNED_BIGINT, Array, Column, Struct, scalar
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def snapshot(source: str, name: Name, columns: list[TableColumn]) -> Table:
     """The live rows of a source table."""
     own = (*(Column(c.name, scalar(c.spark), c.comment) for c in columns), *_BOOKKEEPING)
     own += () if any(c.key for c in columns) else (_ADDRESS,)
-    return _table(f"Live rows of {'.'.join(name)} from source {source}", own)
+    return _table(f"Live rows of {'.'.join(name)} from source {source}", own, **{KEY: key_of(columns)})
 
 
 def history(source: str, name: Name, columns: list[TableColumn]) -> Table:
@@ -77,6 +78,11 @@ def tombstones(columns: list[TableColumn]) -> Table:
     named = tuple(Column(f"_k{i}", scalar(c.spark)) for i, c in enumerate(keys))
     own = (*named, Column("scope", STRING, _SCOPES), Column("_cdc_order", ORDER)) if keys else _WITHOUT_KEY
     return _table("Deleted keys with the order of their delete", own)
+
+
+def key_of(columns: list[TableColumn]) -> str:
+    """What a snapshot says of its key."""
+    return json.dumps([c.name for c in columns if c.key])
 
 
 def comment_of(field: "StructField") -> str:
