@@ -54,11 +54,12 @@ def _note(
             for today in _today(history.full.carries(name), source):
                 last = before.get(today)
                 events.append(_event(source, name, today, "rebuilt" if became == "stale" else "stopped", reason))
-                if last is None or _settled(last):
-                    continue  # no batch has met it yet, or it isn't followed for another reason
+                if last is not None and _settled(last):
+                    continue  # it isn't followed for another reason
+                # Also where no batch has met it yet: that one will bring the rows as they were.
                 outcomes[today] = state.Outcome(today, became, reason, 0, 0)
     delta_table.append_rows(history.changes, events)
-    batch_id = max((before[n]["batch"] for n in outcomes), default=state.BEFORE)
+    batch_id = max((before[n]["batch"] for n in outcomes if n in before), default=state.BEFORE)
     state.keep(stores.lake(config), source, list(outcomes.values()), before, batch_id, anew=True)
 
 

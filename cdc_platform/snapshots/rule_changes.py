@@ -31,7 +31,8 @@ def follow(
         return [], lambda: None
     before = state.now(TABLE_STATE.at(stores.lake(config)), source)
     if not chosen.done:  # made before rules were noted: there were no routes
-        chosen.note(replace(now, routes=()) if before else now, "done")
+        met = any(t["batch"] > state.BEFORE for t in before.values())
+        chosen.note(replace(now, routes=()) if met else now, "done")
     if chosen.done[-1].same(now):
         return [], lambda: None
     was, is_ = _places(spark, config, source, history, chosen.done[-1].tables(source))

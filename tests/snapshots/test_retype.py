@@ -232,10 +232,10 @@ def test_rows_that_come_before_the_schema_changes_topic(debezium):
     assert [d for d, _ in debezium.events()] == ["rebuilt"]
 
 
-def scaled(pos, scale):
+def scaled(pos, scale, digits=6):
     """An ALTER of a decimal column."""
-    columns = [c | {"scale": scale} if c["name"] == "n" else c for c in COLUMNS]
-    return ddl(pos, f"ALTER TABLE t MODIFY n decimal(6,{scale})", columns)
+    columns = [c | {"scale": scale, "length": digits} if c["name"] == "n" else c for c in COLUMNS]
+    return ddl(pos, f"ALTER TABLE t MODIFY n decimal({digits},{scale})", columns)
 
 
 def never(*_):
@@ -263,6 +263,22 @@ def test_rows_are_decoded_again_only_where_more_is_known_now(debezium, monkeypat
     assert debezium.state() == ("live", None)
     each = debezium.ask('SELECT decoded_by, count(*) FROM t GROUP BY 1 ORDER BY min("offset")', tables.CHANGELOG)
     assert [(then == by, rows) for then, rows in each] == [(True, 2), (False, 4)]
+
+
+@pytest.mark.parametrize("fits", [True, False], ids=["of the type", "not of the type"])
+def test_a_run_that_ends_before_it_has_made_the_snapshot_leaves_no_rows_as_they_were(debezium, fits):
+    """The batch that is still to come has the rows from before they were decoded again."""
+    debezium.land(ddl(50, CREATE, COLUMNS), topic="ddl")
+    rows_of(debezium)
+    debezium.decode()
+    debezium.land(scaled(115, *((3, 6) if fits else (1, 2))), topic="ddl")
+    debezium.catch_up()
+    if fits:
+        assert [(r[0], r[2]) for r in debezium.live()] == [(1, Decimal("0.313")), (2, Decimal("3.130"))]
+        assert debezium.state() == ("live", None)
+    else:
+        state, reason = debezium.state()
+        assert state == "stopped" and "changes can't be of them, the first at rows/0 offset 2" in reason
 
 
 @pytest.mark.thorough
