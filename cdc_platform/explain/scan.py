@@ -31,7 +31,7 @@ _IMAGES = ("key", "before", "after")
 _BATCH_ROWS = 1 << 17
 _INTEGER = re.compile("-?[0-9]+")
 _TIMES = frozenset({"datetime", "timestamp", "time"})
-_LOOSE = _TIMES | {"decimal"}
+_LOOSE = _TIMES | {"decimal", "float"}
 """Families of types of which several texts may be one value."""
 _REMOTE_READS = 16
 """Files of an object store read at once: most of the time is waiting."""
@@ -50,8 +50,9 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """How texts of a column's cells compare. family: of its type: zeros at the end of a fraction don't count, nor does
-    the Z of a time. collation: of the key (`tables.key_collation`), about as Spark has it; "": by their bytes."""
+    """How texts of a column's cells compare. family: of its type: zeros at the end of a fraction don't count, nor do
+    the Z of a time and the sign of 0.0. collation: of the key (`tables.key_collation`), about as Spark has it; "": by
+    their bytes."""
 
     family: str = ""
     collation: str = ""
@@ -69,7 +70,9 @@ class Alike:
 
     def all(self, texts: pa.StringArray) -> pa.StringArray:
         """The same of many."""
-        if self.family in _LOOSE:
+        if self.family == "float":
+            texts = pc.replace_substring_regex(texts, r"^-?0+(\.0*)?([eE].*)?$", "0")
+        elif self.family in _LOOSE:
             fraction = pc.match_substring(texts, ".")
             bare = pc.utf8_rtrim(texts, "Z") if self.family in _TIMES else texts
             texts = pc.if_else(fraction, pc.utf8_rtrim(pc.utf8_rtrim(bare, "0"), "."), bare)

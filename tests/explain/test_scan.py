@@ -98,6 +98,10 @@ def test_texts_that_are_one_value(tmp_path: Path):
     )
     assert offsets([file], sought("7.0", Alikes({"id": "decimal"}))) == [0, 1, 2]
     assert offsets([file], sought("7.0")) == [1]
+    zeros = written(
+        tmp_path, *(change("insert", k, {"id": k}, i) for i, k in enumerate(("0", "-0.0", "0e+0", "10", "1e+20")))
+    )
+    assert offsets([zeros], sought("-0", Alikes({"id": "float"}))) == [0, 1, 2]
     names = written(tmp_path, *(change("insert", k, {"id": k}, i) for i, k in enumerate(("Ä", "ä", "a ", "a"))))
     assert offsets([names], sought("ä", Alikes(collation="UTF8_LCASE"))) == [0, 1]
     assert offsets([names], sought("A", Alikes(collation="UNICODE_CI_AI_RTRIM"))) == [0, 1, 2, 3]

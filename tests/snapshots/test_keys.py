@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.lake import looks, metadata_commits
-from cdc_platform.tables import KEY, TABLE_STATE
-from tests.changelog.feed import Feed, SourceTable, position
+from cdc_platform.tables import HISTORY_PATH, KEY, TABLE_STATE
+from tests.changelog.feed import Feed, SourceTable, position, read
 from tests.explain.agreement import of_every_row
 
 pytestmark = pytest.mark.spark
@@ -179,3 +179,31 @@ def test_a_key_that_the_configuration_gives_from_now_on(spark: Any, make_config:
     feed.catch_up()
     assert (feed.state("d", "t"), rows_of(feed, "t")) == (("live", None), [(1, 10, 2), (2, 20, 1)])
     assert key_of(feed, "t") == '["ref"]'
+
+
+def test_the_zeros_of_a_key_that_is_a_float_are_one_row(spark: Any, make_config: Any) -> None:
+    """An update from one to the other moves no row, and the row is as the source spells it."""
+    feed = feed_of(spark, make_config, history=["d.whole"])
+    columns = [("k", "double"), ("v", "int"), ("w", "int")]
+    whole, part = table("whole", "k", columns=columns), table("part", "k", columns=columns)
+    feed.say(
+        whole.stated(),
+        part.stated(),
+        whole.insert((1, 100), {"k": "0.0", "v": "1", "w": "1"}),
+        whole.insert((1, 101), {"k": "1.5", "v": "1", "w": "1"}),
+        part.insert((1, 102), {"k": "-0.0", "v": "1", "w": "1"}),
+    )
+    feed.catch_up()
+    feed.say(
+        whole.update((1, 200), {"k": "0.0", "v": "1", "w": "1"}, {"k": "-0.0", "v": "2", "w": "1"}),
+        whole.update((1, 201), {"k": "1.5", "v": "1", "w": "1"}, {"k": "2.5", "v": "1", "w": "1"}),
+        part.update((1, 202), {"k": "-0.0"}, {"k": "0.0", "v": "2"}),
+    )
+    feed.catch_up()
+    assert [feed.state("d", n)[0] for n in ("whole", "part")] == ["live", "live"]
+    assert list(map(repr, rows_of(feed, "whole"))) == ["(-0.0, 2, 1)", "(2.5, 1, 1)"]
+    assert list(map(repr, rows_of(feed, "part"))) == ["(0.0, 2, 1)"]
+    versions = read(HISTORY_PATH.of(feed.config.lake, "s", ("d", "whole"))).to_pylist()
+    ends = sorted((str(r["k"]), r["v"], r["_cdc_order_to"] is None) for r in versions)
+    assert ends == [("-0.0", 2, True), ("0.0", 1, False), ("1.5", 1, False), ("2.5", 1, True)]
+    assert of_every_row(feed.config, feed.source) == (3, [])

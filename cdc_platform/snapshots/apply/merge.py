@@ -70,7 +70,13 @@ def _values(columns: list[TableColumn], of: str) -> list[str]:
     not be how they are spelled."""
     keys = iter(f"{of}{k}" for k in key_names(columns))
     told = [(c, f"{of}_v{i}", next(keys) if c.key else "") for i, c in enumerate(columns)]
-    return [f"coalesce({v}, {k} COLLATE UTF8_BINARY)" if c.collation else k or v for c, v, k in told]
+    return [_value(c, v, k) for c, v, k in told]
+
+
+def _value(column: TableColumn, value: str, key: str) -> str:
+    if column.collation:
+        return f"coalesce({value}, {key} COLLATE UTF8_BINARY)"
+    return f"coalesce({value}, {key})" if key and column.type.family == "float" else key or value  # 0.0 is -0.0
 
 
 def _key_literal(value: Any, spark_type: str) -> str:

@@ -111,11 +111,12 @@ def _has_key(keys: list[TableColumn]) -> Column:
 
 
 def _key_moves(keys: list[TableColumn]) -> Column:
-    """An update whose after image holds another key than the row before."""
+    """An update whose after image holds another key than the row before: other values, for 0.0 and -0.0 are one."""
     differs = F.lit(False)
     for c in keys:
-        old, new = c.comparable(c.text("_kmap")), c.comparable(c.text("after"))
-        differs = differs | (c.text("after").isNotNull() & (new != old))
+        old, new = c.text("_kmap"), c.text("after")
+        same = c.comparable(c.value(new)).eqNullSafe(c.comparable(c.value(old)))
+        differs = differs | (new.isNotNull() & (new != old) & ~same)
     return (F.col("op") == "update") & differs
 
 
