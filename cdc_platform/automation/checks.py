@@ -124,7 +124,7 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
                     asset_key=key, check_name=EQUALS_SOURCE, passed=False, description=literal(f"not compared: {error}")
                 )
             return
-        verdicts.tell(context.instance, naming, [source])
+        observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, [source]))
         for key in asked:
             own = results if key == whole else [r for r in results if snapshot_of(source, r.table) == names[key]]
             yield reconcile_result(source, own, found, key)

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import verdicts
+from cdc_platform.automation import observe, verdicts
 from cdc_platform.automation.instance import is_gone
 from cdc_platform.automation.looks import SHADOW
 from cdc_platform.automation.markup import literal
@@ -86,7 +86,8 @@ def _check(naming: Naming, pair: Shadow) -> dg.AssetChecksDefinition:
                 found = compare(spark_of(context, naming), naming.config, pair, told=context.log.info)
         except CdcError as error:
             return dg.AssetCheckResult(passed=False, description=literal(f"not compared: {error}"))
-        verdicts.tell(context.instance, naming, map(naming.config.source, (pair.of, pair.by)))
+        both = [naming.config.source(name) for name in (pair.of, pair.by)]
+        observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, both))
         return result(pair, found)
 
     return check

@@ -46,7 +46,8 @@ _ERASED = (
 def told(spark: SparkSession, rows: Sequence[Mapping[str, Any]], salt: str) -> list[dict[str, Any]]:
     """Of rows of CHANGES those that have a place, as ERASURES keeps them (`events`). The platform's own loads aren't
     sent again."""
-    placed = [r for r in rows if r["kind"] == "row" and r["binlog_pos"] is not None and r["topic"] != LOADED]
+    of_log = (r for r in rows if r["kind"] == "row" and r["topic"] != LOADED)
+    placed = [r for r in of_log if r["file_no"] is not None and r["binlog_pos"] is not None]
     if not placed:
         return []
     of = comparable(spark.createDataFrame(pa.Table.from_pylist(placed, CHANGES.arrow())))

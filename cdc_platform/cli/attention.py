@@ -11,6 +11,8 @@ from cdc_platform.tables import name_of
 from cdc_platform.units import count, when
 
 _SHOWN = 5
+_RUNS = 20
+"""Of a source's newest runs, among which there may be some of its jobs `load` and `repair`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +163,16 @@ def of_history(config: Config, sources: Sequence[Source]) -> list[Finding]:
 def _runs(instance: Any, sources: Sequence[Source]) -> list[Finding]:
     from dagster import DagsterRunStatus, RunsFilter
 
+    from cdc_platform.automation.loads import LOAD
+    from cdc_platform.automation.repairs import REPAIR
+
     found = []
     for source in sources:
         ended = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
-        records = instance.get_run_records(RunsFilter(tags={"cdc/source": source.name}, statuses=ended), limit=1)
-        if records and records[0].dagster_run.status == DagsterRunStatus.FAILURE:
-            run, at = records[0].dagster_run, datetime.fromtimestamp(records[0].end_time or 0, UTC)
+        records = instance.get_run_records(RunsFilter(tags={"cdc/source": source.name}, statuses=ended), limit=_RUNS)
+        record = next((r for r in records if not r.dagster_run.job_name.endswith((LOAD, REPAIR))), None)
+        if record and record.dagster_run.status == DagsterRunStatus.FAILURE:
+            run, at = record.dagster_run, datetime.fromtimestamp(record.end_time or 0, UTC)
             found.append(
                 Finding("run", source.name, f"the last run failed at {when(at)}: {_why(instance, run.run_id)}")
             )

@@ -8,6 +8,7 @@ No Spark here.
 """
 
 import json
+import logging
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import CHECKPOINT
 
+log = logging.getLogger(__name__)
 _NOTE = "_exchanges/{source}.json"
 
 
@@ -65,7 +67,9 @@ def finish(lake: Store, source: str) -> bool:
         return False
     told: dict[str, Any] = json.loads(note)
     number = told.get("folders")
-    if (number is not None and not folders.decided(lake, source, number)) or _late(lake, source, told):
+    decided = _in_time(lake, source, told) if number is None else folders.decided(lake, source, number)
+    if not decided:
+        log.warning("source %s: an exchange that was noted isn't done", source)
         lake.remove([name])
         return False
     _put(lake, source, {**told, "begun": True})
@@ -78,10 +82,10 @@ def finish(lake: Store, source: str) -> bool:
     return True
 
 
-def _late(lake: Store, source: str, told: dict[str, Any]) -> bool:
-    """Whether others held the source between who noted this and now, and none of them found the note."""
+def _in_time(lake: Store, source: str, told: dict[str, Any]) -> bool:
+    """Whether nobody held the source between who noted this and now, or one of them has begun with it."""
     by, now = told.get("lease"), lease.number_of(lake, source)
-    return by is not None and now is not None and now > by + 1 and not told.get("begun")
+    return by is None or now is None or now <= by + 1 or bool(told.get("begun"))
 
 
 def _exchange(path: Store, partition: dict[str, str], files: list[Written], *, news: bool) -> None:

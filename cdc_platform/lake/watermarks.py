@@ -137,7 +137,7 @@ def join(path: Store, source: str, names: Iterable[Name]) -> None:
     rows = _newest(path, source, SOURCE)
     if not rows:
         return
-    [row] = rows
+    row = rows[0]
     behind = list(row["behind"] or ())
     known = {name_of(b) for b in behind}
     if new := [n for n in names if n not in known]:

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import OffsetsLost, TopicCompacted
+from cdc_platform.errors import KafkaUnreachable, OffsetsLost, TopicCompacted
 from cdc_platform.kafka import offsets
 from cdc_platform.lake import batches, checkpoints, delta_table, stores
 from cdc_platform.lake.data_files import note_of
@@ -150,7 +150,13 @@ def _losses(source: Source, state: list[offsets.PartitionState], before: offsets
 
 def _check_compaction(config: Config, source: Source, state: list[offsets.PartitionState]) -> None:
     """Raises TopicCompacted where the source doesn't accept that changes go."""
-    found = offsets.compacted(config, source, sorted({s.topic for s in state}))
+    try:
+        found = offsets.compacted(config, source, sorted({s.topic for s in state}))
+    except KafkaUnreachable as error:
+        if source.on_lost_offsets == "fail":
+            raise
+        log.warning("source %s: whether Kafka compacts its topics isn't known: %s", source.name, error)
+        return
     if found and source.on_lost_offsets == "fail":
         raise TopicCompacted(source.name, found)
     if found:

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cdc_platform.errors import UnknownType
+from cdc_platform.lake.comparisons import NOT_CARRIED
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.reconcile.texts import NOT_COMPARED, TEXTS, Text
-
-NOT_CARRIED = "a virtual generated column; the feed doesn't carry it"
-"""Why a column isn't compared that the snapshot hasn't: nothing of it can be wrong there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import comparisons, delta_table, queries, stores
-from cdc_platform.reconcile.columns import NOT_CARRIED
+from cdc_platform.lake.comparisons import NOT_CARRIED
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import OFFSET_LEDGER, RECONCILIATIONS, Name, name_columns

@@ -123,6 +123,7 @@ def kill_before_ledger(feed: Feed, folder: Path) -> None:
     lake = stores.lake(feed.config)
     paths = {name: t.at(lake) for name, t in OUTPUTS.items()} | {"ledger": store_at(folder / "file" / "none")}
     paths["lineages"] = tables.LINEAGES.at(lake)
+    paths["erasures"] = tables.ERASURES.at(lake)
     paths["envelopes"] = tables.ENVELOPES.at(lake, source=feed.name)
     changes = tables.CHANGES.at(lake, format=feed.source.format, source=feed.name)
     with pytest.raises(Exception, match="none"):
