@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import dagster as dg
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -39,6 +40,8 @@ from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SNAPSHOT_PATH, TABLE_STATE
 from tests.cli.test_run import NoSpark
 from tests.rows import add
+
+FAILURE, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS
 
 
 def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, servers: str, topic: str) -> str:
@@ -191,6 +194,21 @@ def test_a_failed_run_is_a_problem(tmp_path, monkeypatch, capsys):
     assert code == 1
     assert len(failed) == 1
     assert re.match(r"the last run failed at \S+ \S+Z: source orders: records are gone from Kafka", failed[0])
+
+
+def test_a_load_or_a_repair_isnt_the_last_run(tmp_path, monkeypatch, capsys):
+    configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    with open_instance(load_config(tmp_path / "cdc.yaml")) as instance:
+        tags = {"cdc/source": "orders"}
+        for number, (job, state) in enumerate(
+            [("catch_up", FAILURE), ("load", SUCCESS), ("catch_up", SUCCESS), ("repair", FAILURE)]
+        ):
+            instance.add_run(dg.DagsterRun(job, f"00000000-0000-4000-8000-{number:012d}", status=state, tags=tags))
+            if number in (1, 3):
+                _, data = status(capsys)
+                assert [f["kind"] for f in data["findings"]].count("run") == int(number == 1)
 
 
 OURS = ManagedGrpcPythonEnvCodeLocationOrigin(

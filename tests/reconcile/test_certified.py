@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
+from cdc_platform.lake.comparisons import NOT_CARRIED
 from cdc_platform.reconcile.columns import SourceColumn
 from cdc_platform.reconcile.errors import SourceUnreachable
 from cdc_platform.reconcile.live import Table
@@ -204,6 +205,17 @@ def test_a_column_that_is_not_compared_is_not_proven_and_mends_nothing(
     assert told("reconcile", "shop")["equal"]
     lost = ("broken", ["5 offsets of the source were lost before they were landed"])
     assert verdicts(told) == {"shop.orders": lost, "shop.items": ("proven", [])}
+
+
+def test_a_virtual_column_that_an_earlier_version_noted_takes_no_proof(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    told("reconcile", "shop")
+    rows = DeltaTable(RECONCILIATIONS.at(config.lake)).to_pyarrow_table().to_pylist()
+    [orders] = [dict(r) for r in rows if r["table"] == "orders"]
+    orders |= {"not_compared": {"g": NOT_CARRIED}, "at": datetime.now(UTC)}
+    add(config.lake, RECONCILIATIONS, orders)
+    assert verdicts(told) == {"shop.orders": ("proven", []), "shop.items": ("proven", [])}
 
 
 _PLACES = count()
