@@ -239,10 +239,12 @@ def _verdict(
 ) -> Verdict:
     """What kind of cut the end of the changelog is."""
     told = FORMATS[source.format].transactions
+    lacks = _left_out(missing)
     if told is None:
-        return Verdict("position", f"{source.format} doesn't tell transactions")
-    if found := _left_out(missing):
-        return found
+        untold = f"{source.format} doesn't tell transactions"
+        return Verdict("position", f"{untold}; {lacks.reason}" if lacks and lacks.kind else untold)
+    if lacks:
+        return lacks
     if batches.unfinished(CHECKPOINT.at(stores.lake(config), room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
     how = TRANSACTIONS[told]

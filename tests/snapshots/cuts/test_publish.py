@@ -213,6 +213,10 @@ def test_a_format_without_transactions_and_a_stopped_table(world: dict[str, Feed
     ]
     assert [s["table"] for s in found[0]["snapshots"]] == ["one", "two"]
     assert found[0]["offsets"] == {"t/0": 7}
+    feed.say({"kind": "error", "reason": "not readable"}, ONE.insert((1, 9), {"id": "2", "amount": "0"}))
+    feed.unify()
+    feed.snapshot()
+    assert published(feed)[-1]["reason"] == f"canal_json doesn't tell transactions; 1 {tables.CUT_LACKS[0]}"
 
 
 def event(kind: str, txn: str | None, *order: int, seq: int | None = None, **info: Any) -> dict[str, Any]:
