@@ -154,7 +154,20 @@ class _Shared:
         }
         compared = {
             name: [
-                {k: row[k] for k in ("table", *_TOLD, "at", "as_of", "lost", "problems", "mends", "falls_short")}
+                {
+                    k: row[k]
+                    for k in (
+                        "table",
+                        *_TOLD,
+                        "at",
+                        "as_of",
+                        "lost",
+                        "problems",
+                        "mended",
+                        "mended_lost",
+                        "falls_short",
+                    )
+                }
                 for row in of
             ]
             for name, of in comparisons(config, source).items()

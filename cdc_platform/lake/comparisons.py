@@ -17,29 +17,41 @@ from cdc_platform.tables import Name, name_of
 
 NOT_CARRIED = "a virtual generated column; the feed doesn't carry it"
 """Why a column isn't compared that the snapshot hasn't: nothing of it can be wrong there."""
+LOAD = "load"
+"""`against` of a table that was read whole from the source: no comparison."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any]]]:
     """Snapshot → the newest row of RECONCILIATIONS of each source table that it holds, with the table's name of today
-    as a text in `table`. as_of: the time of the source's rows (None: nobody said); mends: whether all that was lost
-    before then is known not to be missing; falls_short: why it proves nothing though it is equal, as clauses."""
+    as a text in `table`. as_of: the time of the source's rows (None: nobody said); mended: what was lost before then is
+    known not to be missing (None: nothing is), for the whole table was equal then, or was loaded then and what can be
+    compared is equal; mended_lost: offsets that were lost by then; falls_short: why it proves nothing though it is
+    equal, as clauses."""
     if not (rows := _rows(config, source)):
         return {}
     built, statements = rebuilds(config, source), Statements.of(config, source)
     of_tables: dict[Name, list[dict[str, Any]]] = {}
+    loads: dict[Name, tuple[datetime, int]] = {}
     for row in rows:
         name = name_of(row)
         as_it_is = row["rebuild"] == built.get(source.tables.routed(*name), 0)
-        if (today := name if as_it_is else statements.today(name, row["at"])) is not None:
+        if (today := name if as_it_is else statements.today(name, row["at"])) is None:
+            continue
+        if row["against"] == LOAD:
+            loads[today] = max(loads.get(today, (_NEVER, 0)), (row["at"], row["lost"]))
+        else:
             row["table"] = ".".join(today)
             since = () if not row["equal"] else _since(row, as_it_is, statements.reserve(today, row["at"]))
             lacking = [*_lacking(row)] if row["equal"] else []
-            row |= {"falls_short": [*since, *lacking], "mends": row["equal"] and not lacking}
+            row |= {"falls_short": [*since, *lacking], "whole": row["equal"] and not lacking}
             of_tables.setdefault(today, []).append(row)
     found: dict[Name, list[dict[str, Any]]] = {}
     for name, of in of_tables.items():
-        found.setdefault(source.tables.routed(*name), []).append(max(of, key=_time))
+        newest = max(of, key=_time)
+        mended = (newest["as_of"], newest["lost"]) if newest.pop("whole") else loads.get(name, (None, 0))
+        newest["mended"], newest["mended_lost"] = mended if newest["equal"] else (None, 0)
+        found.setdefault(source.tables.routed(*name), []).append(newest)
     return found
 
 
@@ -64,7 +76,7 @@ def _rows(config: Config, source: Source) -> list[dict[str, Any]]:
     newest = f"coalesce({as_of}, CASE WHEN NOT equal THEN at END) DESC NULLS LAST, at DESC"  # as _time
     rows = queries.query(
         f"SELECT *, {as_of} AS as_of, {rebuild} AS of_rebuild FROM (SELECT *, row_number() OVER "
-        f'(PARTITION BY db, schema, "table", {rebuild} ORDER BY {newest}) AS n FROM t '
+        f"(PARTITION BY db, schema, \"table\", {rebuild}, against = '{LOAD}' ORDER BY {newest}) AS n FROM t "
         f"WHERE source = {queries.text(source.name)}) WHERE n = 1",
         t=path,
     )

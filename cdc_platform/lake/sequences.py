@@ -133,16 +133,18 @@ def unmended(found: Iterable[T], compared: Iterable[dict[str, Any]], whole: bool
     after that found it equal. compared: the newest comparison of each of its source tables (lake/comparisons.py), as
     far as there is one. whole: there is of each."""
     told = list(compared)
-    return [gap for gap in found if not (told and whole) or any(not c["mends"] or c["as_of"] <= gap.at for c in told)]
+    return [
+        gap for gap in found if not (told and whole) or any(c["mended"] is None or c["mended"] <= gap.at for c in told)
+    ]
 
 
 def unmended_loss(lost: int, compared: Iterable[Mapping[str, Any]], whole: bool = True) -> int:
     """Of so many offsets that Kafka had removed before they were landed, those that count, as `unmended`: the others
     were lost (`lost` of a comparison) before all that goes into the snapshot was found equal."""
     told = list(compared)
-    if not (told and whole and all(c["mends"] for c in told)):
+    if not (told and whole and all(c["mended"] is not None for c in told)):
         return lost
-    return max(lost - min(c["lost"] or 0 for c in told), 0)
+    return max(lost - min(c["mended_lost"] or 0 for c in told), 0)
 
 
 def uncompared(

@@ -23,6 +23,7 @@ from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, evidence
 from cdc_platform.loading.table import Table, table_of, there
 from cdc_platform.loading.view import Open, opened
+from cdc_platform.reconcile import notes
 from cdc_platform.reconcile.server import Server
 from cdc_platform.results import Stopwatch
 from cdc_platform.spark.session import leased
@@ -78,13 +79,16 @@ def load(
         tables = [table() for table in asked]  # what can't be loaded is refused before any lands
         if not end_history:
             _ends_nothing(config, source, names, {t.text for t in tables if t.key})
+        seen = [notes.seen(config, source, name) for name in names]
         found = [_loaded(config, source, server, table(), chunk_rows, told) for table in asked]
         told("bringing the snapshots up to date")
         follow(spark, config, source)
     states = {name_of(r): r for r in queries.table_states(config) if r["source"] == source.name}
-    for one, name in zip(found, names, strict=True):
+    for one, name, before in zip(found, names, seen, strict=True):
         state = states.get(source.tables.routed(*name)) or {}
         one.state, one.reason = state.get("state"), state.get("reason")
+        if one.state == "live" and not one.resumed:  # of one that went on some rows had been read earlier
+            notes.note_load(config, source, name, one.rows, before)
     return found
 
 

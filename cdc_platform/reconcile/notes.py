@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import comparisons, delta_table, queries, stores
-from cdc_platform.lake.comparisons import NOT_CARRIED
+from cdc_platform.lake.comparisons import LOAD, NOT_CARRIED
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import OFFSET_LEDGER, RECONCILIATIONS, Name, name_columns
@@ -18,7 +18,7 @@ class Seen(NamedTuple):
     rebuild: how often the snapshot had been made anew."""
 
     at: datetime
-    against: Literal["server", "export"]
+    against: Literal["server", "export", "load"]
     as_of: datetime | None
     lost: int
     rebuild: int
@@ -52,6 +52,15 @@ def note(config: Config, source: Source, name: Name, result: TableResult, seen: 
         return
     path = delta_sql.ensure(RECONCILIATIONS, RECONCILIATIONS.at(stores.lake(config)))
     delta_table.append_rows(path, [_row(source, name, result, seen)], at=seen.at)
+
+
+def note_load(config: Config, source: Source, name: Name, rows: int, seen: Seen) -> None:
+    """Keeps that a table was read whole from the source, and is in its snapshot. seen: before it was read."""
+    now = seen._replace(against=LOAD, rebuild=_rebuild(config, source, name))
+    path = delta_sql.ensure(RECONCILIATIONS, RECONCILIATIONS.at(stores.lake(config)))
+    row = {"source": source.name, **name_columns(name), "against": now.against, "equal": True, "rows": rows}
+    row |= {"differing": 0, "lost": now.lost, "rebuild": now.rebuild}
+    delta_table.append_rows(path, [row], at=now.at)
 
 
 def _row(source: Source, name: Name, result: TableResult, seen: Seen) -> dict[str, Any]:

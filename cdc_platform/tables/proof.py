@@ -105,7 +105,7 @@ RECONCILIATIONS = Table(
         DB,
         SCHEMA,
         TABLE,
-        Column("against", STRING, "server: the source's own; export: a file of it"),
+        Column("against", STRING, "server: the source's own; export: a file of it; load: the table was read whole"),
         Column("equal", BOOLEAN, "true: nothing that was compared differs"),
         Column("version", BIGINT, "of the snapshot's Delta table"),
         *BINLOG,

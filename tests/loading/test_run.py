@@ -72,6 +72,8 @@ def test_changes_that_pass_meanwhile_win(world, format, monkeypatch):
 
     monkeypatch.setattr(run, "read", writes)
     load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=9)
+    path = tables.RECONCILIATIONS.at(stores.lake(w.config))
+    assert delta_table.ask('SELECT "table", against FROM {t}', t=path) == [{"table": name, "against": "load"}]
     w.publish()
     w.catch_up()
     assert w.problems(name) == []

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
 from cdc_platform.lake.comparisons import NOT_CARRIED
+from cdc_platform.reconcile import notes
 from cdc_platform.reconcile.columns import SourceColumn
 from cdc_platform.reconcile.errors import SourceUnreachable
 from cdc_platform.reconcile.live import Table
@@ -149,9 +150,9 @@ def test_what_a_comparison_found_stays_when_it_is_ended_by_a_later_table(
     assert verdicts(told)["shop.items"][0] == "broken"
 
 
-def lose(config: Config, at: datetime) -> None:
+def lose(config: Config, at: datetime, first: int = 10) -> None:
     row = {"source": "shop", "batch": -1, "room": "landing", "topic": "dts", "partition": 0, "outcome": "lost"}
-    add(config.lake, OFFSET_LEDGER, {**row, "from_offset": 10, "to_offset": 14, "records": 5, "lost_at": at})
+    add(config.lake, OFFSET_LEDGER, {**row, "from_offset": first, "to_offset": first + 4, "records": 5, "lost_at": at})
 
 
 def test_an_export_mends_what_was_lost_before_it_was_made(
@@ -205,6 +206,18 @@ def test_a_column_that_is_not_compared_is_not_proven_and_mends_nothing(
     assert told("reconcile", "shop")["equal"]
     lost = ("broken", ["5 offsets of the source were lost before they were landed"])
     assert verdicts(told) == {"shop.orders": lost, "shop.items": ("proven", [])}
+    source = config.source("shop")
+    notes.note_load(config, source, ("shop", "orders"), 2, notes.seen(config, source, ("shop", "orders")))
+    assert verdicts(told)["shop.orders"] == ("consistent", [reason]), "all of it was read from the source since"
+    assert told("reconcile", "shop")["equal"]
+    assert verdicts(told)["shop.orders"] == ("consistent", [reason])
+    at_source.differing["orders"] = 1
+    told("reconcile", "shop")
+    assert verdicts(told)["shop.orders"][0] == "broken"
+    at_source.differing.clear()
+    told("reconcile", "shop")
+    lose(config, datetime.now(UTC), 20)
+    assert verdicts(told)["shop.orders"][0] == "broken", "what is lost after it isn't mended by it"
 
 
 def test_a_virtual_column_that_an_earlier_version_noted_takes_no_proof(
