@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform import tables
 from cdc_platform.cli.app import run as command
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.loading import run
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.run import load
