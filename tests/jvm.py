@@ -22,9 +22,6 @@ _WHERE = "CDC_TEST_JVM"
 _LOOKED_UP = ("functions", "PythonUtils", "org.apache.spark.sql.functions")
 """Classes that pyspark asks the JVM for with each expression; for a short name it looks into all jars in vain first."""
 
-_JAVA = "-XX:TieredStopAtLevel=1"
-"""Compiling planning's methods once more, by Java's slower and better compiler, doesn't pay while so few rows pass."""
-
 FAST = {  # Delta's own fast test settings, and room for many small queries
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -41,8 +38,7 @@ FAST = {  # Delta's own fast test settings, and room for many small queries
 
 def config(folder: Path) -> Config:
     """Of the session, made as the platform makes it."""
-    own = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.extraJavaOptions": _JAVA}
-    conf = {**FAST, **own}
+    conf = {**FAST, "spark.sql.warehouse.dir": str(folder / "warehouse")}
     source = {"name": "unused", "format": "debezium", "topics": ["unused"]}
     return parse_config({"lake": str(folder), "spark": {"master": "local[2]", "conf": conf}, "sources": [source]})
 
