@@ -13,7 +13,7 @@ from cdc_platform.lake.renames import Statements
 from cdc_platform.replay import swap
 from tests.rows import add
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.thorough, pytest.mark.spark]
 MONDAY, TUESDAY = (datetime(2026, 11, day, tzinfo=UTC) for day in (23, 24))
 
 

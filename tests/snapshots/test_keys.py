@@ -157,6 +157,7 @@ def test_tables_that_keep_their_key_are_not_made_anew(spark: Any, make_config: A
     assert not any(made_anew(feed, n) for n in ("named", "old", "bare"))
 
 
+@pytest.mark.thorough
 def test_a_snapshot_of_an_earlier_version_shows_its_key_by_its_tombstones(spark: Any, make_config: Any) -> None:
     feed = feed_of(spark, make_config)
     before, now = table("t", "id"), table("t", "id", "ref")
@@ -169,6 +170,7 @@ def test_a_snapshot_of_an_earlier_version_shows_its_key_by_its_tombstones(spark:
     assert (made_anew(feed, "t"), key_of(feed, "t")) == (True, '["id", "ref"]')
 
 
+@pytest.mark.thorough
 def test_a_key_that_the_configuration_gives_from_now_on(spark: Any, make_config: Any) -> None:
     feed = feed_of(spark, make_config)
     told = table("t", "id")
