@@ -84,6 +84,7 @@ def flat(kind: str, id: int, n: int) -> dict[str, Any]:
     return {**said, "data": [{"id": str(id), "n": str(n)}], "old": None}
 
 
+@pytest.mark.thorough
 def test_what_comes_after_is_newer_in_a_later_log_too(spark, kafka, tmp_path, capsys):
     """RESET MASTER, then a new topic: its offsets are those of the log before, and so were its changes taken for."""
     feed = Feed(spark, kafka, tmp_path, "debezium")

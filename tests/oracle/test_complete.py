@@ -143,7 +143,7 @@ def newest(commits: list[Commit]) -> datetime:
 ALL = [pytest.param(f, 12, marks=pytest.mark.thorough) for f in ENCODERS]
 
 
-@pytest.mark.parametrize(("format", "runs"), [("tencent_dts", 3), *ALL])
+@pytest.mark.parametrize(("format", "runs"), ALL)
 def test_what_was_committed_before_is_there(
     format: str, runs: int, workload: list[Commit], spark: Any, make_config: Any
 ):
