@@ -64,7 +64,7 @@ def test_whether_a_table_s_time_is_proven_is_told_of_it(config: Config, monkeypa
     again = published(config, monkeypatch, NOTHING, stopped)
     assert (again.of(ONE), again.proven_of(ONE)) == (at(500), False), "as it was told"
     for name, shown in ((ONE, "assumed"), (TWO, "proven")):
-        status = SimpleNamespace(complete=again, id=name, complete_up_to=again.of(name))
+        status = SimpleNamespace(complete=again, id=name, complete_up_to=again.of(name), state="live")
         assert table_events.completeness(cast(Any, status))["complete_up_to_is"] == shown
 
 
