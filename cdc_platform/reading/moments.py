@@ -1,17 +1,15 @@
 """Moments that people ask about: a time by the source's clock, a transaction, or a cut."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform.config import Config
 from cdc_platform.errors import ConfigError, NotReadable
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import order_places, queries, stores
 from cdc_platform.reading.catalog import Cut, find_cut
-from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, ORDER
-from cdc_platform.tables.columns import sql
+from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,9 @@ def time(given: str) -> datetime:
 def _transaction(config: Config, source: str, gtid: str) -> Moment:
     path, of = CHANGELOG.at(stores.lake(config)), f"source = {queries.text(source)}"
     mine = f"{of} AND lower(gtid) = {queries.text(gtid.lower())}"
-    newest = ", ".join(f"order_key['{f}'] DESC" for f in _PLACE)
     rows = queries.query(
-        f"SELECT order_key, max(source_time) OVER () AS at FROM t WHERE {mine} ORDER BY {newest} LIMIT 1", t=path
+        f"SELECT order_key, max(source_time) OVER () AS at FROM t WHERE {mine} {order_places.newest(_PLACE)} LIMIT 1",
+        t=path,
     )
     if not rows:
         raise NotReadable(source, f"has no change of a transaction {gtid}", ["a GTID of a change in changelog"])
@@ -78,7 +76,7 @@ def _transaction(config: Config, source: str, gtid: str) -> Moment:
         t=CONTROL_EVENTS.at(stores.lake(config)),
     )
     [end] = ends or [{"at": None, "n": 0}]
-    behind = f"{of} AND op <> 'read' AND {_after(last['order_key'])} LIMIT 1"
+    behind = f"{of} AND op <> 'read' AND {order_places.behind(last['order_key'], _PLACE)} LIMIT 1"
     whole = end["n"] > 0 or bool(queries.query(f"SELECT 1 AS there FROM t WHERE {behind}", t=path))
     times = [at for at in (last["at"], end["at"]) if at is not None]
     return Moment(max(times, default=None), gtid=gtid, whole=whole)
@@ -86,15 +84,6 @@ def _transaction(config: Config, source: str, gtid: str) -> Moment:
 
 _PLACE = ("epoch", "file", "pos", "event", "row")
 """Of an `order_key`, as they are compared one after the other."""
-
-
-def _after(order: Mapping[str, Any]) -> str:
-    """Whether a change stands behind a place, as SQL."""
-    found = "false"
-    for field in reversed(_PLACE):
-        at, here = f"order_key['{field}']", f"CAST('{int(order[field])}' AS {sql(dict(ORDER.fields)[field])})"
-        found = f"({at} > {here} OR ({at} = {here} AND {found}))"
-    return found
 
 
 def told(of: Moment) -> dict[str, Any] | None:

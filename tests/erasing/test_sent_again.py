@@ -1,12 +1,14 @@
 """A capture that is set back sends a part of the log again, with what was erased of it."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
 from cdc_platform import tables
 from cdc_platform.cli import attention
+from cdc_platform.cli.app import run as command
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, stores
@@ -32,7 +34,7 @@ def told(w: Any) -> list[str]:
     "format",
     ["debezium", *(pytest.param(f, marks=pytest.mark.thorough) for f in ("canal", "tencent_dts", "dataworks"))],
 )
-def test_what_was_erased_is_known_when_the_log_is_sent_again(world, format):
+def test_what_was_erased_is_known_when_the_log_is_sent_again(world, format, capsys):
     """Rows without a key aren't there twice, no statement is applied again, and the row stays away."""
     w, name = world(format), f"again_{format}"
     since, capture = len(w.db.log()), copy.deepcopy(w.encoder)
@@ -64,6 +66,11 @@ def test_what_was_erased_is_known_when_the_log_is_sent_again(world, format):
     [finding] = told(w)
     assert finding.startswith(f"erasure 1 of a row of oracle.{name}: ")
     assert "sent again and are landed" in finding
+    capsys.readouterr()
+    assert command(["status", "--json", "--config", str(w.file)]) == 1
+    assert finding in [f["text"] for f in json.loads(capsys.readouterr().out)["findings"]]
+    command(["certify", w.source.name, f"oracle.{name}", "--config", str(w.file)])
+    assert "sent again" in capsys.readouterr().out
     assert holding(lake(w), SECRET, MAIL) != []
     assert erasure(w, name).erase(w.spark)["proof"]["left"] == 0
     assert told(w) == []

@@ -241,6 +241,24 @@ def test_a_topic_that_kafka_compacts_fails_the_run_until_it_is_accepted(feed, ka
     assert own.land().metrics["records"] == 3
 
 
+def test_whether_kafka_compacts_a_topic_stops_only_who_does_not_accept_it(feed, kafka, monkeypatch):
+    """Kafka doesn't answer that question, and all others."""
+
+    def times_out(_config, source, _topics):
+        raise KafkaUnreachable(source.name, "kafka:9092", "DescribeConfigs timed out")
+
+    topic = kafka.topic()
+    own = feed(topics=[topic])
+    own.land()
+    kafka.fill(topic, 3)
+    monkeypatch.setattr(offsets, "compacted", times_out)
+    with pytest.raises(KafkaUnreachable):
+        own.land()
+    assert own.rows("offset") == []
+    own.set(topics=[topic], on_lost_offsets="accept")
+    assert own.land().metrics["records"] == 3
+
+
 def test_records_removed_by_retention_fail_the_run_by_name_until_the_gap_is_accepted(feed, kafka):
     topic = kafka.topic(partitions=2)
     kafka.fill(topic, 5)

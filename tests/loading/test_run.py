@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.cli.app import run as command
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.loading import run
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.run import load
@@ -281,4 +281,6 @@ def test_an_interrupted_load_goes_on(world, monkeypatch, within_s, resumed):
     assert len(told) == 3, told  # the rows it came to are right, and none was taken away
     [done] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=8)
     assert (done.resumed, done.rows) == (resumed, 28)
+    kept = queries.query("SELECT against FROM t", t=tables.RECONCILIATIONS.at(stores.lake(w.config)))
+    assert len(kept or []) == int(not resumed), "some rows of one that went on had been read earlier"
     assert w.problems(name) == []

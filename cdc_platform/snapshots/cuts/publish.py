@@ -16,12 +16,11 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, delta_table, folders, sequences, stores
+from cdc_platform.lake import batches, delta_table, folders, order_places, sequences, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.landing.ended import ended
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
-from cdc_platform.snapshots.schema.columns import ORDER_FIELDS
 from cdc_platform.snapshots.target import LOST, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import (
@@ -41,7 +40,8 @@ from cdc_platform.tables import (
 
 log = logging.getLogger(__name__)
 
-_NEWEST = "ORDER BY " + ", ".join(f"order_key['{f}'] DESC" for f in ORDER_FIELDS) + " LIMIT 1"
+_NEWEST = f"{order_places.newest()} LIMIT 1"
+_PLACE = ("epoch", "file", "pos")
 _POSITION = ("order_key", "binlog_file", "binlog_pos", "gtid", "source_time")
 
 
@@ -172,7 +172,7 @@ def _behind(source: Source, offsets: Mapping[str, int]) -> str:
 
 def _newest(config: Config, source: Source, last: _Last) -> tuple:
     """Position of the newest row change; the last cut's if none is newer."""
-    which = "true" if last.position is None else _not_before(last.position[0])
+    which = "true" if last.position is None else order_places.behind(last.position[0], _PLACE, at=True)
     found = delta_table.ask(
         f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) {_NEWEST}",
         changelog=CHANGELOG.at(stores.lake(config)),
@@ -180,17 +180,6 @@ def _newest(config: Config, source: Source, last: _Last) -> tuple:
     if not found:
         return last.position or (None,) * len(_POSITION)
     return tuple(found[0][p] for p in _POSITION)
-
-
-def _not_before(order: Any) -> str:
-    """Whether a row's place isn't before this one, told in single columns, by which files are left out."""
-
-    def told(field: str) -> tuple[str, str]:
-        return f"order_key['{field}']", f"CAST('{int(order[field])}' AS {ORDER_FIELDS[field]})"
-
-    return "{0} > {1} OR ({0} = {1} AND ({2} > {3} OR ({2} = {3} AND {4} >= {5})))".format(
-        *told("epoch"), *told("file"), *told("pos")
-    )
 
 
 def _since(spark: SparkSession, config: Config, source: Source, last: _Last) -> Since:
@@ -226,7 +215,7 @@ def _all_ended(config: Config, source: Source, last: _Last) -> bool:
 
 
 def _place(of: Mapping[str, Any]) -> list[int]:
-    return [int(of["order_key"][f]) for f in ORDER_FIELDS]
+    return [int(of["order_key"][f]) for f in order_places.FIELDS]
 
 
 def _verdict(
