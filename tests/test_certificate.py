@@ -257,6 +257,7 @@ def test_a_table_that_is_complete_to_no_time_is_not_proven(config: Config):
     assert verdicts(config)[0] == "consistent: up to when it is complete isn't told"
 
 
+@pytest.mark.thorough
 def test_where_there_is_no_time_none_is_proven(config: Config, capsys: pytest.CaptureFixture[str]):
     def told(*command: str) -> dict[str, Any]:
         run([*command, "--config", str(config.file), "--json"])

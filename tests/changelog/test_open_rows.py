@@ -46,6 +46,7 @@ def stretches(made: random.Random) -> tuple[Stretch, ...]:
     return tuple(stretch() for _ in range(made.randrange(3)))
 
 
+@pytest.mark.thorough
 def test_rows_of_another_decoder_or_of_none_that_is_noted(spark, make_config):
     path = stores.lake(make_config([{"name": "s", "format": "canal_json", "topics": ["t"]}])).at("rows")
     told = [{"decoded_by": by, "offset": n} for n, by in enumerate(("ab", "cd", None))]

@@ -92,6 +92,7 @@ def test_a_restart_from_before_a_failover_changes_nothing(feed: Feed, whole: boo
     assert ledger(feed) == {"applied": 7, "duplicate": 6, "control": 2}
 
 
+@pytest.mark.thorough
 def test_a_crash_within_a_compressed_transaction_is_completed_by_the_replay(feed: Feed) -> None:
     begun = [insert((1, 10), 9, "z"), insert((1, 20), 1, "a"), ORDERS.delete((1, 20), row(1, "a"))]
     feed.say(*begun, audit((1, 20), "x"))
@@ -108,6 +109,7 @@ def test_equal_rows_of_one_compressed_transaction_are_all_kept(feed: Feed) -> No
     assert live(feed, "audit") == [("x",), ("x",)]
 
 
+@pytest.mark.thorough
 def test_a_log_that_begins_anew_is_newer_also_where_its_places_were_stored(feed: Feed) -> None:
     """RESET MASTER: the same server, file and position, other content."""
     feed.say(insert((7, 10), 1, "a"), insert((7, 20), 2, "b"))

@@ -28,8 +28,9 @@ def retell(feed: Feed, *events: dict[str, Any]) -> None:
     files.append(feed.spark.createDataFrame(table, spark_schema(files.CHANGE)), changes)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("format", [pytest.param("canal", marks=pytest.mark.thorough), "canal_json"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("format", ["canal", "canal_json"])
 def test_what_was_used_of_a_message_is_used_once(spark: Any, tmp_path: Path, format: str, times: int):
     source = {"name": "s", "format": format, "topics": ["t"]}
     feed = Feed(spark, parse_config({"lake": str(tmp_path), "sources": [source]}, tmp_path / "cdc.yaml"), "s")

@@ -91,6 +91,7 @@ def topic(spark: Any, tmp_path: Path) -> Topic:
     return Topic(spark, tmp_path)
 
 
+@pytest.mark.thorough
 def test_what_an_option_lets_in_takes_its_place(topic: Topic, capsys: pytest.CaptureFixture[str]):
     def asked(*args: str) -> tuple[int, Any]:
         code = command([*args, "--config", str(topic.file), "--json"])

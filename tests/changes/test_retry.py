@@ -105,6 +105,7 @@ def topic(spark, make_config):
     return Topic(spark, make_config)
 
 
+@pytest.mark.thorough
 def test_statements_are_put_aside_once(topic):
     statements = [CREATE, "ALTER TABLE t ADD w int", "DROP TABLE t"]
     for turn, sql in enumerate(statements):
@@ -164,6 +165,7 @@ def test_rows_heal_in_order_when_their_table_is_created_later(topic):
     assert topic.outcomes() == {"applied": 8, "filtered": 1}
 
 
+@pytest.mark.thorough
 def test_what_was_tried_is_noted_above_what_the_log_recorded(topic):
     """As after a swap: the rows of the table count from the beginning, its log doesn't."""
     topic.land(row("insert", field=["1", "'a'"]))

@@ -15,6 +15,7 @@ def cli(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *args], capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.thorough
 def test_start_status_stop(tmp_path):
     place = ["--config", str(tmp_path / "cdc.yaml"), "--json"]
     port = free_port()

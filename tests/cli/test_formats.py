@@ -133,11 +133,8 @@ def told_by(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, Any]:
     return code, data
 
 
-@pytest.mark.parametrize(
-    "lake",
-    [pytest.param(f, marks=() if f == IN_SHORT else pytest.mark.thorough) for f in sorted(ENCODERS)],
-    indirect=True,
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("lake", sorted(ENCODERS), indirect=True)
 def test_explain_and_show(lake, capsys):
     [source] = lake.sources
     explained, wrong = of_every_row(lake, source)

@@ -70,6 +70,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return calls
 
 
+@pytest.mark.thorough
 def test_a_failing_source_is_told_and_stops_no_other(config, stages, capsys):
     snapshot(config, "stock", "depot.bins", 7)
     assert run(["run", "--json"]) == 1
@@ -86,6 +87,7 @@ def test_a_failing_source_is_told_and_stops_no_other(config, stages, capsys):
     assert stages[0] == ("landing", "orders")
 
 
+@pytest.mark.thorough
 def test_a_source_alone_can_succeed(config, stages, capsys):
     assert run(["run", "--source", "stock"]) == 0
     assert {source for _, source in stages} == {"stock"}
@@ -180,6 +182,7 @@ def test_a_stopped_table_ends_it_with_1(config, stages, capsys):
     assert json.loads(capsys.readouterr().out)["problems"] == ["stock: table depot.bins is stopped: no key"]
 
 
+@pytest.mark.thorough
 def test_a_table_that_nobody_has_seen_is_an_error_with_the_known_ones(config, stages, capsys, monkeypatch):
     states(config, ("stock", "depot", "bins", "live"))
     monkeypatch.setattr("cdc_platform.kafka.offsets.TIMEOUT_S", 0.5)

@@ -117,6 +117,7 @@ def ui(tmp_path: Path) -> Iterator[Ui]:
         started.process.wait(300)
 
 
+@pytest.mark.thorough
 @pytest.mark.e2e
 @pytest.mark.spark
 def test_ui_starts_everything_and_leaves_nothing_behind(ui):

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT
 
 
+@pytest.mark.thorough
 def test_the_site_builds_strictly_and_needs_nothing_from_elsewhere(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],

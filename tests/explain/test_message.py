@@ -98,7 +98,8 @@ def show(lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     return told
 
 
-@pytest.mark.parametrize("which", [slice(None, None, 15), pytest.param(slice(None), marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("which", [slice(None, None, 15), slice(None)])
 def test_a_part_shows_the_whole_and_its_parts(lake: Lake, show: Any, which: slice) -> None:
     for offset in {*lake.split[which], lake.split[-1]}:
         told = show(offset)

@@ -77,6 +77,7 @@ def test_a_known_lake_costs_a_request_and_then_none(s3, s3_store):
     assert len(s3.reset()) == 1
 
 
+@pytest.mark.thorough
 def test_several_may_use_a_lake_for_the_first_time_at_once(store):
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: probe._check.__wrapped__(store), range(2)))
@@ -110,6 +111,7 @@ def is_refused(lake) -> None:
         probe.check(lake)
 
 
+@pytest.mark.thorough
 @pytest.mark.s3
 @pytest.mark.usefixtures("impatient")
 def test_a_store_that_fails_is_no_verdict(s3, s3_store):

@@ -49,6 +49,7 @@ def test_what_was_written_once_stays_written_once(path):
     assert topics(path) == {"a": [f"t{n:03}" for n in range(36)]}
 
 
+@pytest.mark.thorough
 def test_a_file_that_has_grown_stays_as_it_is(path, monkeypatch):
     monkeypatch.setattr(small_files, "_SMALL", 3000)
     sizes = set()

@@ -72,7 +72,7 @@ def test_names_are_those_right_in_a_folder_in_order(store):
     assert store.at("log").names("sub") == [("4", 5)]
 
 
-@pytest.mark.parametrize("count", [1, 1001])
+@pytest.mark.parametrize("count", [1, pytest.param(1001, marks=pytest.mark.thorough)])
 def test_long_listings_are_whole(store, count):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: store.put(f"log/{n:05d}", b"x"), range(count)))

@@ -88,6 +88,7 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     assert feed.state("m", "items") == ("live", None)
 
 
+@pytest.mark.thorough
 def test_versions_are_readable_as_long_as_asked(spark: Any, tmp_path: Path) -> None:
     """Delta's checkpoints forget after a week that a file was removed, and VACUUM goes by the file's own age then."""
     source = {"name": "m", "format": "canal", "topics": ["t"]}

@@ -71,6 +71,7 @@ def alone(request: dict[str, Any]) -> list[Any]:
         parsers.end()
 
 
+@pytest.mark.thorough
 def test_a_list_that_grew_goes_on_as_if_it_were_read_anew(parsers: _Parsers) -> None:
     whole = alone(of(*GROWING))
     for end in range(1, len(GROWING) + 1):

@@ -268,6 +268,7 @@ def test_what_the_chain_catches_up_with_or_the_source_changed_since_is_no_differ
     assert result.version is not None and result.version >= 2
 
 
+@pytest.mark.thorough
 def test_the_asset_check_tells_how_much_differs_and_no_values(world: World) -> None:
     only = world.source.model_copy(update={"tables": Tables(include=["shop.wrong"])})
     config = world.config.model_copy(update={"sources": [only]})
@@ -327,6 +328,7 @@ def test_a_server_that_doesnt_answer_or_refuses_is_told(
     assert Dsn("h:1", {"password": "hunter2"}) and "hunter2" not in repr(Dsn("h:1", {"password": "hunter2"}))
 
 
+@pytest.mark.thorough
 def test_each_table_of_a_merged_snapshot_is_compared_with_its_own_rows(world: World) -> None:
     world.db.run(
         "CREATE DATABASE shop_1",

@@ -107,7 +107,8 @@ def exchanged_before(feed: Changing, _side: Path) -> None:
     exchange._exchange(changes, {}, done.written["rows"], news=False)
 
 
-@pytest.mark.parametrize("leaves", [exchanged, pytest.param(exchanged_before, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("leaves", [exchanged, exchanged_before])
 def test_what_was_decoded_again_before_a_swap_counts_once(
     spark: Any, make_config: Any, tmp_path: Path, leaves: Any
 ) -> None:

@@ -279,6 +279,7 @@ def test_a_value_that_only_the_row_before_tells_stops_a_table_that_holds_it(
     assert [feed.live("shop", t) for t in ("gone", "none")] == [[{"s": "b", "a": 2}]] * 2
 
 
+@pytest.mark.thorough
 def test_rows_that_go_without_a_message_stay_and_it_is_told(spark: Any, make_config: Any) -> None:
     policy = {"ddl": {"shop.strict": "add_only"}}
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"], "tables": policy}]), "s")

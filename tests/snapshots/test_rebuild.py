@@ -59,6 +59,7 @@ def rebuilt(
     yield feed, table
 
 
+@pytest.mark.thorough
 def test_readers_find_its_rows_all_the_time(rebuilt: tuple[Feed, SourceTable], monkeypatch: pytest.MonkeyPatch) -> None:
     feed, table = rebuilt
     before, commit, seen = feed.kept("shop", [table.name]), log_state.commit, []
@@ -128,6 +129,7 @@ def test_a_run_killed_anywhere_leaves_all_rows(
     assert not left
 
 
+@pytest.mark.thorough
 def test_one_that_cannot_be_made_stays_as_it_was(spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = shop(spark, make_config)
     before = feed.kept("shop", ["t"])

@@ -138,6 +138,7 @@ def test_a_value_that_does_not_fit_stops_its_table_alone(spark: Any, make_config
     assert [sorted(r["a"] for r in feed.live("shop", n)) for n in names[1:]] == [[0, 9]] * 2
 
 
+@pytest.mark.thorough
 def test_a_long_changelog_is_read_table_by_table(
     spark: Any, make_config: Any, made: list[Name], monkeypatch: pytest.MonkeyPatch
 ) -> None:

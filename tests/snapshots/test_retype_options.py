@@ -15,6 +15,7 @@ pytestmark = pytest.mark.spark
 COLUMNS = {"d.t": {"id": "int", "n": "decimal(20,0)"}}
 
 
+@pytest.mark.thorough
 def test_a_table_that_stopped_for_want_of_an_option_is_made_again_once_it_is_set(spark: Any, tmp_path: Path):
     topic = Topic(spark, tmp_path)
 

@@ -195,6 +195,7 @@ def test_rows_older_than_a_truncate_or_a_drop_come_late_and_a_batch_comes_again(
         assert told(f) == [["shop_2", 1, 1], ["shop_2", 3, 3]]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_the_key_may_be_configured_and_the_target_may_be_a_table_itself(spark: Any, make_config: Any) -> None:
     feed, _ = two_feeds(spark, make_config, keys={"shop.orders": ["a", "id"]}, include=["shop_*.*", "shop.*"])

@@ -135,6 +135,7 @@ def test_the_rows_of_every_moment(feed: Feed, table: SourceTable, seed: int, siz
     assert all(r["_cdc_valid_to"] > r["_cdc_valid_from"] for r in ended)
 
 
+@pytest.mark.thorough
 def test_a_batch_adds_to_it_and_an_older_change_makes_it_anew(feed: Feed) -> None:
     feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
     feed.catch_up()

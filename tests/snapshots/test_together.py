@@ -237,6 +237,7 @@ def test_a_batch_is_one_commit_of_each_table_and_a_small_table_stays_one_file(fe
         assert (table.version(), len(table.file_uris())) == (6, 1)  # one is what the feed cannot tell
 
 
+@pytest.mark.thorough
 def test_many_files_of_inserts_are_put_together_with_the_next_rows(feed, together, monkeypatch):
     monkeypatch.setattr(prepare, "MANY_FILES", 4)
     for n in range(1, 7):
@@ -278,6 +279,7 @@ def test_a_table_that_is_lost_is_stopped_alone_and_made_again_by_a_rebuild(feed,
     assert feed.in_newest_cut() == [n for n in NAMES if n != "t1"]
 
 
+@pytest.mark.thorough
 def test_a_file_that_cannot_be_written_is_its_tables_alone(feed, together, monkeypatch):
     feed.say(*first(THREE))
     feed.catch_up()
@@ -323,6 +325,7 @@ def test_a_run_killed_between_two_tables_of_a_batch_does_the_rest(feed, monkeypa
         assert len(feed.tombstones("shop", name)) == 1
 
 
+@pytest.mark.thorough
 def test_another_commit_in_between_leaves_the_table_to_its_own_way(feed, together, monkeypatch):
     feed.say(*first(["t0", "t1"]))
     feed.catch_up()
@@ -340,6 +343,7 @@ def test_another_commit_in_between_leaves_the_table_to_its_own_way(feed, togethe
     assert "7.50" in notes(feed, "t0").values()
 
 
+@pytest.mark.thorough
 def test_what_was_older_than_what_is_there_and_new_columns_go_their_own_way(feed, together):
     feed.say(*first(["t0", "t1", "t2"]))
     feed.catch_up()

@@ -172,6 +172,7 @@ def some(n: int, each: int = 3) -> list[dict[str, Any]]:
     return [*(t.stated() for t in TABLES.values()), *new]
 
 
+@pytest.mark.thorough
 def test_a_run_killed_between_two_tables_adds_no_row_twice(
     feed: Feed, together: list[set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

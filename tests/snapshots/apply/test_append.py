@@ -161,6 +161,7 @@ def test_later_batches_merge_into_what_workers_wrote_and_ddl_reshapes_it(feed, s
     assert rows[4]["at"] == found[4]["at"]
 
 
+@pytest.mark.thorough
 def test_what_workers_cannot_read_is_sparks_to_read(feed, monkeypatch):
     asked = []
     apply = merge.apply
@@ -181,6 +182,7 @@ def test_a_value_that_does_not_fit_stops_the_table_with_its_reason(feed):
     assert feed.live("shop", "wide") == []
 
 
+@pytest.mark.thorough
 def test_a_batch_done_again_changes_nothing(feed):
     _first(feed)
     kept = feed.kept("shop", ["wide"])

@@ -370,6 +370,7 @@ def test_a_batch_killed_between_tombstones_and_rows_is_done_again(feed, marking,
     assert [t["_k0"] for t in feed.tombstones("shop", "t")] == [2]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_rows_of_a_commit_that_came_in_between_are_looked_at_again(feed, spark, marking, monkeypatch):
     path = feed.target("shop", "t").snapshot.uri()
@@ -412,6 +413,7 @@ def test_changes_older_than_what_is_there_are_for_merge(feed, marking):
     assert _rows(feed) == {i: {1: 5, 2: 6}.get(i, 0) for i in range(9)}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark, marking):
     path = feed.target("shop", "t").snapshot.uri()
@@ -432,6 +434,7 @@ def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark
     assert marking == [True, True]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_table_whose_changes_others_follow_is_left_to_spark(feed, spark, marking):
     path = feed.target("shop", "t").snapshot.uri()

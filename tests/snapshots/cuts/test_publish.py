@@ -134,6 +134,7 @@ def test_every_version_between_two_cuts_shows_why_there_are_cuts(bank: Any) -> N
     assert len(set(each)) > 1
 
 
+@pytest.mark.thorough
 def test_the_examples_of_the_docs_open_all_tables_at_one_cut(bank: Any, spark: Any) -> None:
     feed = bank[0]
     section = DOCS.read_text().split("## All tables of a source at one cut", 1)[1].split("\n## ", 1)[0]

@@ -52,6 +52,7 @@ def test_tables_that_dtle_told_have_its_limits(spark: Any, make_config: Any) -> 
     assert said(feed, "two") == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_table_says_which_foreign_keys_change_its_rows_without_a_message(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
