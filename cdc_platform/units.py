@@ -1,12 +1,16 @@
 """Numbers, times and durations as people write them: `12 records`, `3 min 5 s`, `2026-11-25 20:12:31Z`."""
 
 import json
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _SHOWN = 200
 """Characters of a value that people see."""
+DECEIVING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 and C1 controls (terminal commands), separators of lines, bidirectional overrides (they show another text), lone
+surrogates: what no text that people see has as it is."""
 
 
 def duration(seconds: float) -> str:

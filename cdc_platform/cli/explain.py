@@ -127,7 +127,7 @@ def _changes(found: list[dict[str, Any]]) -> dict[str, Any]:
     for change in found:
         people[f"change {change['change']}: {change['op']}"] = [_change(change)]
         if "sql" in change:
-            people[f"change {change['change']} in SQL"] = Lines(message.first(change["sql"].splitlines()))
+            people[f"change {change['change']} in SQL"] = Lines(change["sql"].split("\n"))
         if told := change.get("message"):
             lines = message.first(list(map(str, (told["text"] or "").splitlines())))
             people[f"change {change['change']}, its message: {told['kind']}, {count(told['bytes'], 'byte')}"] = Lines(

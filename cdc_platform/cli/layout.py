@@ -14,10 +14,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from cdc_platform.units import count, duration, number, when
+from cdc_platform.units import DECEIVING, count, duration, number, when
 
-# C0 and C1 controls (terminal commands), bidirectional overrides (they show another text), lone surrogates.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _GAP = "  "
 _ROOMY, _MOST_LINES = 30, 4
 """A table wraps its cells where each stays within so many lines, or has so many columns of text; else its rows stand
@@ -40,7 +38,7 @@ class Line(NamedTuple):
 
 
 class Lines(list[str]):
-    """Text that is laid out already: shown line by line, neither wrapped nor joined."""
+    """Text that is laid out already, with its tabs: shown line by line, neither wrapped nor joined."""
 
 
 class Verbatim(list[Mapping[str, Any]]):
@@ -54,7 +52,7 @@ def clean(text: str) -> str:
         code = ord(found.group())
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-    return _UNSAFE.sub(escape, text)
+    return DECEIVING.sub(escape, text)
 
 
 def render(data: Any, width: int, title: str | None = None) -> Iterator[Line]:
@@ -68,7 +66,7 @@ def render(data: Any, width: int, title: str | None = None) -> Iterator[Line]:
     if title and data not in ("", None):
         yield Line(clean(title), strong=True)
     if isinstance(data, Lines):
-        yield from (Line(clean(line).rstrip()) for line in data)
+        yield from (Line("\t".join(map(clean, line.split("\t"))).rstrip()) for line in data)
     elif isinstance(data, str):
         yield from (Line(line) for line in wrap(clean(data), width))
     elif isinstance(data, Sequence) and _is_rows(data):

@@ -67,16 +67,17 @@ def _told(
         data["headers"] = [{"key": h["key"], "value": message.text_or_bytes(h["value"])} for h in data["headers"]]
         people["headers"] = ", ".join(f"{h['key']}={h['value']!r}" for h in data["headers"])
     events = data.get("events", [])
+    listed = events if whole else events[:_EVENTS]
     if events:
-        people["events"] = [_event(e) for e in (events if whole else events[:_EVENTS])]
+        people["events"] = [_event(e) for e in listed]
         if len(events) > _EVENTS and not whole:
             people["more events"] = f"{count(len(events) - _EVENTS, 'event')} (--all)"
     if data.get("quarantine"):
         people["quarantine"] = [
             {k: r.get(k) for k in ("reason", "column", "quarantined_at", "resolved_at")} for r in data["quarantine"]
         ]
-    if statements := [line for e in events if e.get("sql") for line in e["sql"].splitlines()]:
-        people["SQL"] = Lines(statements if whole else message.first(statements))
+    if statements := [line for e in listed if e.get("sql") for line in e["sql"].split("\n")]:
+        people["SQL"] = Lines(statements)
     bad = [r["column"] for r in data.get("quarantine", ()) if r.get("column")]
     for name, raw, of in _values(data):
         found = message.readable(raw, of)

@@ -1,11 +1,13 @@
 """A change as an SQL statement in MySQL's language: what would do at a server what the change says was done.
 
-Names are quoted with backticks, texts with escapes (not for servers in NO_BACKSLASH_ESCAPES). Timestamps are UTC: a
-session that runs statements sets `time_zone` first (`PREAMBLE`).
+Names are quoted with backticks, texts with MySQL's escapes. Timestamps are UTC, zero dates and zero in a numbered
+column are values: a session that runs statements sets so first (`PREAMBLE`). A statement is one line of printable
+characters, so that what a screen shows is what a server takes.
 """
 
 import json
 import re
+import struct
 from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,15 +17,21 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
 from cdc_platform.lake import delta_table, queries, stores
-from cdc_platform.mysql.types import parse_type
+from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.snapshots.reduce.one_key import SETS_WHOLE_ROW, key_image
 from cdc_platform.tables import name_of
+from cdc_platform.units import DECEIVING
 
-PREAMBLE = "SET NAMES utf8mb4;\nSET time_zone = '+00:00';"
+PREAMBLE = (
+    "SET NAMES utf8mb4;\nSET time_zone = '+00:00';\n"
+    "SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';"
+)
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"})
-"""MySQL manual, "String Literals"."""
+_ESCAPED = str.maketrans({
+    "\\": "\\\\", "'": "''", "\0": "\\0", "\b": "\\b", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1a": "\\Z",
+})  # fmt: skip
+"""MySQL manual, "String Literals". A quote is doubled: so it ends no literal where a backslash is no escape, either."""
 
 
 def quoted(name: str) -> str:
@@ -35,6 +43,8 @@ def statement(change: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
     """A CHANGELOG row (maps as dicts) as a statement. columns: name, type, key of its schema version; of others the
     values are given as text. The changed row is told by its key, else by all that is known of it, and then one row of
     those is meant."""
+    if change.get("schema"):
+        return "-- no statement: the table is in a schema, and MySQL has none"
     table = ".".join(map(quoted, name_of(change)))
     types = {c["name"]: c.get("type") for c in columns}
     op, after = change["op"], change["after"] or {}
@@ -43,41 +53,70 @@ def statement(change: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
     if op in SETS_WHOLE_ROW:
         names, values = ", ".join(map(quoted, after)), ", ".join(literal(v, types.get(n)) for n, v in after.items())
         return f"INSERT INTO {table} ({names}) VALUES ({values});"
-    where = _where(change, types)
+    if not (where := _where(change, types)):
+        return f"-- the {op} doesn't tell which row"
     if op == "delete":
         return f"DELETE FROM {table} WHERE {where};"
     told = ", ".join(f"{quoted(n)} = {literal(v, types.get(n))}" for n, v in after.items())
-    return f"UPDATE {table} SET {told} WHERE {where};"
+    return f"UPDATE {table} SET {told} WHERE {where};" if told else "-- the update tells of no column"
 
 
 def ddl(event: Mapping[str, Any]) -> str:
     """A DDL event as the source had it, after the database that it was said in."""
     use = f"USE {quoted(event['db'])};\n" if event["db"] else ""
-    return f"{use}{(event['ddl'] or '').rstrip().rstrip(';')};"
+    text = (event["ddl"] or "").rstrip().rstrip(";")
+    last = text.rpartition("\n")[2]
+    end = "\n;" if "--" in last or "#" in last else ";"  # that may be a comment
+    return f"{use}{text}{end}"
 
 
 def _where(change: Mapping[str, Any], types: Mapping[str, str | None]) -> str:
     keyed = bool(change["key"])
-    image = key_image(change)
-    same = " AND ".join(
-        f"{quoted(n)} IS NULL" if v is None else f"{quoted(n)} = {literal(v, types.get(n))}" for n, v in image.items()
-    )
-    return same if keyed else f"{same} LIMIT 1"
+    same = " AND ".join(_is(n, v, types.get(n), keyed=keyed) for n, v in key_image(change).items())
+    return same if keyed or not same else f"{same} LIMIT 1"
+
+
+def _is(name: str, value: str | None, type_: str | None, *, keyed: bool) -> str:
+    """What is true of the rows whose column has this value. Where no key tells which row is meant, texts count that
+    are equal to a byte, not those that a collation takes for equal."""
+    column, said = quoted(name), literal(value, type_)
+    if value is None:
+        return f"{column} IS NULL"
+    found = _parsed(type_)
+    if found and found.family == "json":  # MySQL compares JSON with JSON alone; MariaDB has it as text
+        return f"JSON_EXTRACT({column}, '$') = JSON_EXTRACT({said}, '$')"
+    if found and found.spark == "float" and _NUMBER.fullmatch(value):
+        return f"{column} = {_single(value)}"
+    if found and found.family == "text" and not keyed:
+        return f"CONVERT({column} USING utf8mb4) COLLATE utf8mb4_bin = {said}"
+    return f"{column} = {said}"
+
+
+def _single(value: str) -> str:
+    """A number of single precision as the double that a server takes it for where it compares."""
+    return repr(struct.unpack("f", struct.pack("f", float(value)))[0])
 
 
 def literal(value: str | None, type_: str | None) -> str:
     """A canonical text as a literal of a column of that type."""
     if value is None:
         return "NULL"
+    found = _parsed(type_)
+    return _LITERALS.get(found.family if found else "text", _text)(value)
+
+
+def _parsed(type_: str | None) -> MySqlType | None:
     try:
-        family = parse_type(type_).family if type_ else "text"
+        return parse_type(type_) if type_ else None
     except UnknownType:
-        family = "text"
-    return _LITERALS.get(family, _text)(value)
+        return None
 
 
 def _text(value: str) -> str:
-    return f"'{value.translate(_ESCAPED)}'"
+    said = value.translate(_ESCAPED)
+    return (
+        f"_utf8mb4 X'{value.encode(errors='surrogatepass').hex().upper()}'" if DECEIVING.search(said) else f"'{said}'"
+    )
 
 
 def _number(value: str) -> str:

@@ -30,7 +30,9 @@ LITERALS = [
     ("no base64", "blob", "'no base64'"),
     ("2026-11-20 01:02:03.123456Z", "timestamp(6)", "'2026-11-20 01:02:03.123456'"),
     ("12", "varchar(9)", "'12'"),
-    ("it's \\ \n\0\r\x1a", None, r"'it\'s \\ \n\0\r\Z'"),
+    ("it's \\ \n\0\r\x1a\t\b", None, r"'it''s \\ \n\0\r\Z\t\b'"),
+    ("a\u202eb", "varchar(9)", "_utf8mb4 X'61E280AE62'"),
+    ("\x0b\x1b", "text", "_utf8mb4 X'0B1B'"),
     (None, "int", "NULL"),
     ("x", "frobnicate", "'x'"),
 ]
@@ -54,14 +56,21 @@ def test_each_operation():
     assert statement(change("delete", before={"id": "7", "we`ird": None}), COLUMNS) == (
         "DELETE FROM `shop`.`t``` WHERE `id` = 7 AND `we``ird` IS NULL LIMIT 1;"
     )
+    assert statement(change("update", key=key, after={}), COLUMNS) == "-- the update tells of no column"
+    assert statement(change("delete", before={}), COLUMNS) == "-- the delete doesn't tell which row"
+    assert statement(change("insert", after=row, schema="public"), COLUMNS).startswith("-- no statement: ")
     assert statement(change("truncate"), []) == "TRUNCATE TABLE `shop`.`t```;"
     assert ddl({"db": "shop", "ddl": "DROP TABLE t; "}) == "USE `shop`;\nDROP TABLE t;"
+    assert ddl({"db": None, "ddl": "ALTER TABLE t ADD x INT -- note;"}) == "ALTER TABLE t ADD x INT -- note\n;"
 
 
 VALUES: dict[str, tuple[str, str, Any]] = {
     "i": ("bigint unsigned", "18446744073709551615", 2**64 - 1),
     "d": ("decimal(38,18)", "99999999999999999999.000000000000000001", "99999999999999999999.000000000000000001"),
-    "t": ("varchar(200)", "it's \\ \n\0\r\x1a \"`é😀", "it's \\ \n\0\r\x1a \"`é😀"),
+    "t": ("varchar(200)", "it's \\ \n\0\r\x1a\t\b \"`é😀", "it's \\ \n\0\r\x1a\t\b \"`é😀"),
+    "t2": ("varchar(200)", "a\x1b\u202e\u2028\x85😀'\\", "a\x1b\u202e\u2028\x85😀'\\"),
+    "fs": ("float", "1.1", 1.1),
+    "z": ("date", "0000-00-00", "0000-00-00"),
     "b": ("blob", b64encode(bytes(range(256))).decode(), bytes(range(256))),
     "bi": ("bit(10)", "513", b"\x02\x01"),
     "ts": ("timestamp(6)", "2026-11-20 01:02:03.123456Z", "2026-11-20 01:02:03.123456"),
@@ -90,7 +99,7 @@ def test_a_server_takes_each_value_for_what_it_is(mariadb: server.Server):
     texts = {"id": "1", **{n: text for n, (_, text, _) in VALUES.items()}}
     said = change("insert", key={"id": "1"}, after=texts) | {"table": "t"}
     again = change("update", key={"id": "1"}, after=texts | {"id": "2"}) | {"table": "t"}
-    as_text = ", ".join(f"CAST(`{n}` AS CHAR)" if n in ("d", "ts", "dt", "tm") else f"`{n}`" for n in VALUES)
+    as_text = ", ".join(f"CAST(`{n}` AS CHAR)" if n in ("d", "ts", "dt", "tm", "z") else f"`{n}`" for n in VALUES)
     with mariadb.connect(client_flag=65536) as link, link.cursor() as cursor:  # several statements
         cursor.execute("SET GLOBAL time_zone = '+05:00'")
         cursor.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
@@ -103,3 +112,21 @@ def test_a_server_takes_each_value_for_what_it_is(mariadb: server.Server):
         cursor.execute(statement(change("delete", before=texts | {"id": "2"}) | {"table": "t"}, columns))
         cursor.execute("SELECT count(*) FROM shop.t")
         assert cursor.fetchone() == (0,)
+
+
+def test_what_a_server_takes_for_equal_or_for_a_number_to_give_is_told_apart(mariadb: server.Server):
+    columns = [{"name": "id", "type": "int", "key": True}, {"name": "v", "type": "varchar(9)", "key": False}]
+    with mariadb.connect() as link, link.cursor() as cursor:
+        for one in (
+            *PREAMBLE.splitlines(),
+            "CREATE DATABASE IF NOT EXISTS told",
+            "CREATE TABLE told.t (id INT NOT NULL AUTO_INCREMENT, v VARCHAR(9), KEY (id)) COLLATE utf8mb4_general_ci",
+            *(
+                statement(change("insert", after={"id": "0", "v": v}) | {"db": "told", "table": "t"}, columns)
+                for v in "aAB"
+            ),
+            statement(change("delete", before={"id": "0", "v": "A"}) | {"db": "told", "table": "t"}, columns),
+        ):
+            cursor.execute(one)
+        cursor.execute("SELECT id, v FROM told.t")
+        assert sorted(cursor.fetchall()) == [(0, "B"), (0, "a")]
