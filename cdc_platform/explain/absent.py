@@ -3,17 +3,16 @@
 from cdc_platform import tables
 from cdc_platform.changelog.loads import BY_ROWS
 from cdc_platform.changelog.schema import Step
-from cdc_platform.config import Config
+from cdc_platform.config import Config, Source
 from cdc_platform.explain import held, snapshot_state
 from cdc_platform.explain.changes import ended
 from cdc_platform.explain.events import left_out_by
 from cdc_platform.explain.reason import Reason
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.table import Table
-from cdc_platform.lake import queries, stores
-from cdc_platform.lake.queries import query, text
+from cdc_platform.lake import batches, stores
+from cdc_platform.lake.queries import query
 from cdc_platform.landing.erased import erased_before
-from cdc_platform.tables import Name, name_columns
 
 
 def reasons(config: Config, told: Explained) -> list[Reason]:
@@ -70,29 +69,28 @@ def _by_state(config: Config, told: Explained) -> Reason | None:
     of_snapshot = snapshot_state.of(config, told.table)
     if of_snapshot is not None and (told.moment.now or told.agrees is False):
         return of_snapshot.reason(sure=told.agrees is False)
-    if told.agrees is not False or not told.moment.now:
+    if told.agrees is not False:
         return None
-    high = _high(config, told)
+    if not told.moment.now:
+        why = (
+            "the snapshot of the cut has another row than the changes that had come by then come to: one was used only "
+            "later, as from quarantine, or decoded again since"
+        )
+        return Reason("differs", why, sure=False)
     last = told.row.last
-    if last is not None and (high is None or last.change["order_key"] > high):
-        why = "the snapshots stage hasn't come to its newest change: `cdc-platform run` does"
+    if last is not None and _behind(config, told.table.source):
+        why = "the snapshots stage hasn't come to all of its source's changes: `cdc-platform run` does"
         return Reason("not applied", why, sure=True, by=told.found.original(last.change))
     why = "the changes come to another row than the snapshot has: `cdc-platform run --table DB.TABLE --rebuild`"
     return Reason("differs", why, sure=False)
 
 
-def _high(config: Config, told: Explained) -> tuple[int, ...] | None:
-    """Order up to which the snapshot has the table's changes."""
-    path = tables.TABLE_STATE.at(stores.lake(config))
-    every = f'SELECT source, db, {queries.schema_of(path)}, "table", high_order FROM t WHERE high_order IS NOT NULL'
-    of = f"source = {text(told.table.source.name)} AND {_named(told.table.snapshot)}"
-    rows = query(f"SELECT high_order FROM ({every}) AS every WHERE {of}", t=path)
-    return max((tuple(map(int, r["high_order"].values())) for r in rows or []), default=None)
-
-
-def _named(name: Name) -> str:
-    parts = name_columns(name).items()
-    return " AND ".join(f'"{c}" IS NULL' if part is None else f'"{c}" = {text(part)}' for c, part in parts)
+def _behind(config: Config, source: Source) -> bool:
+    """Whether there are changes that the snapshots stage hasn't taken. The order of those it has says nothing of late
+    ones."""
+    lake = stores.lake(config)
+    taken = tables.CHECKPOINT.at(lake, room="snapshots", source=source.name)
+    return batches.behind(tables.CHANGELOG.at(lake), taken, source=source.name)
 
 
 def _never(config: Config, told: Explained) -> Reason:

@@ -18,7 +18,8 @@ from cdc_platform.changelog.unify import outcome
 from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Config, Source
 from cdc_platform.explain.records import Address
-from cdc_platform.lake import delta_table, handles, stores
+from cdc_platform.formats import FORMATS
+from cdc_platform.lake import delta_table, handles, order_places, stores
 from cdc_platform.lake.queries import Partition, columns, query, text
 from cdc_platform.tables import CHANGES, Name, name_in
 
@@ -72,8 +73,8 @@ def _outcome(
         return there
     if event["offset"] > end:
         return _NOT_YET
-    if row and again and rule != "filtered":
-        return {"outcome": "duplicate", "why": "the log was sent again here", "of": _first(config, source, event)}
+    if row and rule != "filtered" and (repeat := _repeat(config, source, event, again=again)) is not None:
+        return repeat
     if row and rule != "filtered" and not _once_left_out(config, source, name_in(event)):
         return _NOT_YET
     if row or rule == "filtered":
@@ -81,6 +82,14 @@ def _outcome(
         return {"outcome": "filtered", "why": left_out_by(source, name_in(event)) or then}
     outcome = rule if rule in ("quarantined", "erased") else "control"
     return {"outcome": outcome, "why": event["reason"]}
+
+
+def _repeat(config: Config, source: Source, event: Event, *, again: bool) -> dict[str, Any] | None:
+    """The outcome of a row change that is there already; None: none like it is."""
+    first = _first(config, source, event)
+    if again:
+        return {"outcome": "duplicate", "why": "the log was sent again here", "of": first}
+    return first and {"outcome": "duplicate", "why": "the same change is there already", "of": first}
 
 
 _NOT_YET = {"outcome": "not applied yet", "why": "the changelog stage hasn't come to it: `cdc-platform run` does"}
@@ -171,17 +180,26 @@ def _stored(config: Config, source: Source, message: Address, table: tables.Tabl
 
 
 def _first(config: Config, source: Source, event: Event) -> str | None:
-    """The stored change that a change of a replay repeats: of the same place at the source, with the same operation on
-    the same table; None: it isn't told which."""
-    if event["binlog_file"] is None or event["binlog_pos"] is None:
+    """The stored change that another one repeats: of the same place at the source, with the same operation on the same
+    table and row; None: there is none, or it isn't told which."""
+    if event["binlog_pos"] is None:
         return None
-    same = " AND ".join(f'"{c}" = {text(event[c])}' for c in ("db", "table", "op", "binlog_file"))
+    images = ("key",)
+    if event["binlog_file"] is not None:
+        at = f"binlog_file = {text(event['binlog_file'])} AND binlog_pos = {int(event['binlog_pos'])}"
+    elif FORMATS[source.format].order == "position" and event["file_no"] is not None:
+        # A place without a file: of the format's own making. There whatever is the same but for its address is one.
+        at, images = order_places.at({"file": event["file_no"], "pos": event["binlog_pos"]}), ("key", "before", "after")
+    else:
+        return None
+    same = " AND ".join(f'"{c}" = {text(event[c])}' for c in ("db", "table", "op"))
     rows = query(
-        f'SELECT topic, partition, "offset", entry_index, row_index, key FROM t WHERE source = {text(source.name)} '
-        f'AND {same} AND binlog_pos = {int(event["binlog_pos"])} ORDER BY topic, partition, "offset", entry_index',
+        f'SELECT topic, partition, "offset", entry_index, row_index, {", ".join(images)} FROM t '
+        f"WHERE source = {text(source.name)} AND {same} AND {at} "
+        'ORDER BY topic, partition, "offset", entry_index, row_index',
         t=tables.CHANGELOG.at(stores.lake(config)),
     )
-    alike = [r for r in rows or [] if dict(r["key"] or ()) == (event["key"] or {})]
+    alike = [r for r in rows or [] if all(dict(r[i] or ()) == (event[i] or {}) for i in images)]
     if not alike:
         return None
     return place_of(alike[0])

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform import tables
+from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config
 from cdc_platform.explain import records
 from cdc_platform.explain.changes import Changes, Found, Within
@@ -19,7 +20,7 @@ from cdc_platform.reading.frames import Frames
 from cdc_platform.reading.moments import Moment
 from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.snapshots.reduce.one_key import Change, Key, Row
-from cdc_platform.snapshots.schema.then import AtCut, at_cut, at_time
+from cdc_platform.snapshots.schema.then import AtCut, at_cut, at_time, rows_by
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ class Explained:
 
 def explain(config: Config, table: Table, key: Key, when: Moment) -> Explained:
     """The row under a key. Raises NotReadable."""
-    within = _within(config, table, key, when)
-    as_then = table if when.now else _then(config, table, key, when, within)
+    lake = stores.lake(config)
+    by = rows_by(tables.CHANGELOG.at(lake), table.source.name, when.time) if when.time else None
+    within = _within(config, when, by)
+    as_then = table if when.now else _then(config, table, when, by)
     changes = Changes(config, as_then, within)
     found, row = changes.of(key), changes.row(key)
     if when.time:
@@ -68,29 +71,27 @@ def explain(config: Config, table: Table, key: Key, when: Moment) -> Explained:
     return Explained(as_then, key, when, found, row, stored, agrees)
 
 
-def _within(config: Config, table: Table, key: Key, when: Moment) -> Within | None:
-    """Which changes count at a moment."""
+def _within(config: Config, when: Moment, by: Order | None) -> Within | None:
+    """Which changes count at a moment. by: place of the last one, where that is a time."""
     if when.cut is not None:
         cut = _cut(config, when.cut)
         return lambda c: cut is not None and cut.has(c)
     if when.time is None:
         return None
-    told = [c for c in Changes(config, table).of(key).came if c["source_time"] and c["source_time"] <= when.time]
-    last = max((c["order_key"] for c in told), default=None)
-    return lambda c: last is not None and c["order_key"] <= last
+    return lambda c: by is not None and c["order_key"] <= by
 
 
 def _cut(config: Config, cut: Cut) -> AtCut | None:
     return at_cut(tables.CUTS.at(stores.lake(config)), cut.source, cut.number)
 
 
-def _then(config: Config, table: Table, key: Key, when: Moment, within: Within | None) -> Table:
+def _then(config: Config, table: Table, when: Moment, by: Order | None) -> Table:
     """The table with the columns and the name that it had then."""
     ddl = table.seen.ddl if table.seen else []
     if when.cut is not None:
         cut = _cut(config, when.cut)
         return at(table, cut.place(ddl), cut.came) if cut else table
-    place = when.time and at_time(Changes(config, table, within).of(key).high, when.time, ddl)
+    place = when.time and at_time(by, when.time, ddl)
     return at(table, place) if place else table
 
 

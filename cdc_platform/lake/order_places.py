@@ -22,3 +22,8 @@ def behind(order: Mapping[str, Any], fields: Sequence[str] = FIELDS, *, at: bool
         own, here = f"order_key['{field}']", f"CAST('{int(order[field])}' AS {_TYPES[field]})"
         found = f"({own} > {here} OR ({own} = {here} AND {found}))"
     return found
+
+
+def at(order: Mapping[str, Any]) -> str:
+    """Whether a row stands at a place, as these fields tell it."""
+    return " AND ".join(f"order_key['{f}'] = CAST('{int(v)}' AS {_TYPES[f]})" for f, v in order.items())

@@ -2,7 +2,7 @@
 Nothing of the lake changes."""
 
 import uuid
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Came, Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import NotReadable
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.rebuild import anew
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
-from cdc_platform.snapshots.schema.then import at_cut, at_time
+from cdc_platform.snapshots.schema.then import at_cut, at_time, newest, rows_by
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, CUTS, Name
 
@@ -61,9 +61,8 @@ def make(
 
 
 def _at_time(config: Config, source: Source, at: datetime, history: History) -> _Then | None:
-    """Changes up to the last one of that time or before, in the order of the log: one without a time is where it
-    stands."""
-    rows = _newest(config, source, f"source_time <= TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'")
+    """Changes up to the last one of that time or before, in the order of the log."""
+    rows = rows_by(CHANGELOG.at(stores.lake(config)), source.name, at)
     if rows is None:
         return None
     return _by_place(rows, at_time(rows, at, history.statements) or rows)
@@ -71,7 +70,7 @@ def _at_time(config: Config, source: Source, at: datetime, history: History) -> 
 
 def _at_gtid(config: Config, source: Source, gtid: str, history: History) -> _Then | None:
     """Changes up to the last one of a transaction."""
-    rows = _newest(config, source, f"lower(gtid) = {queries.text(gtid.lower())}")
+    rows = newest(CHANGELOG.at(stores.lake(config)), source.name, f"lower(gtid) = {queries.text(gtid.lower())}")
     if rows is None:
         return None
     place = max([rows, *(s["order"] for s in history.statements if (s["gtid"] or "").lower() == gtid.lower())])
@@ -81,15 +80,6 @@ def _at_gtid(config: Config, source: Source, gtid: str, history: History) -> _Th
 def _by_place(rows: Order, place: Order) -> _Then:
     """Changes up to a place, DDL up to one at or behind it."""
     return _Then(F.col("order_key") <= _literal(rows), place, lambda order, _: order <= rows)
-
-
-def _newest(config: Config, source: Source, which: str) -> Order | None:
-    """Place of the newest of some changes."""
-    found = delta_table.ask(
-        f"SELECT max(order_key) AS place FROM {{changelog}} WHERE source = '{source.name}' AND {which}",
-        changelog=CHANGELOG.at(stores.lake(config)),
-    )
-    return tuple(int(v) for v in found[0]["place"].values()) if found and found[0]["place"] is not None else None
 
 
 def _at_cut(config: Config, source: Source, number: int, history: History) -> _Then | None:

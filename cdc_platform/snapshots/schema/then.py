@@ -1,7 +1,7 @@
 """How far a source had come at a moment: its rows, and the DDL among them. No Spark here."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from cdc_platform.changelog.schema import Address, Order
@@ -40,6 +40,20 @@ def at_cut(cuts: Store, source: str, number: int) -> AtCut | None:
         return None
     ends = {**dict(found[0]["ddl_offsets"] or {}), **dict(found[0]["offsets"])}
     return AtCut(ends, tuple(int(v) for v in found[0]["order_key"].values()))
+
+
+def newest(changelog: Store, source: str, which: str) -> Order | None:
+    """Place of the newest of some row changes. which: a condition in SQL."""
+    found = delta_table.ask(
+        f"SELECT max(order_key) AS place FROM {{changelog}} WHERE source = '{source}' AND {which}", changelog=changelog
+    )
+    return tuple(int(v) for v in found[0]["place"].values()) if found and found[0]["place"] is not None else None
+
+
+def rows_by(changelog: Store, source: str, at: datetime) -> Order | None:
+    """Place of the newest row change of a time or before: those that stand before it had come, too, whatever time they
+    tell, if any."""
+    return newest(changelog, source, f"source_time <= TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'")
 
 
 def at_time(rows: Order | None, at: datetime, ddl: Iterable[Mapping[str, Any]]) -> Order | None:
