@@ -13,8 +13,10 @@ from cdc_platform import tables
 from cdc_platform.lake import stores
 from cdc_platform.launch import log_followed
 from cdc_platform.snapshots import run as snapshots
+from cdc_platform.snapshots.as_of import make
 from cdc_platform.tables import HISTORY_PATH
 from tests.changelog.feed import Feed, SourceTable, read
+from tests.docs.pages import ROOT
 from tests.snapshots.test_ddl import STORIES, live_after, versions
 
 pytestmark = pytest.mark.spark
@@ -277,3 +279,30 @@ def test_over_ddl_it_ends_as_the_snapshot(feed: Feed, story: str) -> None:
     before = {t: commits(feed, t) for t in live if DeltaTable.is_deltatable(path(feed, t))}
     snapshots.run(feed.spark, feed.config, feed.source)
     assert {t: commits(feed, t) for t in before} == before
+
+
+def test_where_times_do_not_ascend_the_documented_query_finds_one_version_of_a_key(feed: Feed, spark: Any) -> None:
+    """A statement that waited for another's lock stands behind it, and tells when it began."""
+
+    def at(second: int) -> datetime:
+        return NOON + timedelta(seconds=second)
+
+    rows: list[dict[str, str | None]] = [{"id": "1", "a": a, "b": None} for a in "0123"]
+    feed.say(
+        T.stated() | {"lineage": "1"},
+        T.insert((1, 10), rows[0], source_time=at(0)),
+        T.update((1, 20), rows[0], rows[1], source_time=at(5)),
+        T.update((1, 30), rows[1], rows[2], source_time=at(3)),
+        T.update((1, 40), rows[2], rows[3], source_time=None),
+        T.insert((1, 50), {"id": "2", "a": "0", "b": None}, source_time=at(9)),
+    )
+    feed.catch_up()
+    [query] = re.findall(r"```sql\n(WITH history.*?)```", (ROOT / "docs/history.md").read_text(), re.DOTALL)
+    query = query.replace("`<lake>/history/shop/shop/orders`", f"`{path(feed, T.name)}`").replace("amount", "a")
+    for second, expected in ((-1, []), (0, ["0"]), (4, ["2"]), (6, ["2"]), (9, ["0", "3"])):
+        then = spark.sql(query.replace("2026-11-20 12:00:00", f"{at(second):%F %T}"))
+        assert sorted(str(r["a"]) for r in then.collect()) == expected, second
+        if expected:
+            to = stores.lake(feed.config).at(f"then/{second}")
+            make(spark, feed.config, feed.source, ("shop", T.name), at(second), to)
+            assert sorted(str(r["a"]) for r in read(to.uri()).to_pylist()) == expected, second
