@@ -114,7 +114,7 @@ class _Step:
         self.asked = {name: key for name, key in tables.items() if key in selected}
         self.looked_at = {name: key for name, key in tables.items() if key in checked - selected}
         self.whole = stage in selected
-        self.news = TableNews(context.instance, naming, source, self.asked)
+        self.news = TableNews(context.instance, naming, source, self.asked, context.run.run_id)
 
     def run(self) -> Iterator[Any]:
         """Does what was selected and yields what came of it. Raises Failure at the end where a table that was asked
@@ -185,7 +185,7 @@ class _Step:
             return
         config = self.naming.config
         wanted = [s for s in table_status.statuses(config, self.source) if s.id in names]
-        before = table_events.shown_before(self.context.instance, names.values())
+        before = table_events.shown(table_events.newest(self.context.instance, names.values()))
         for status in table_status.opened(config, wanted):
             key = names[status.id]
             checks = table_events.check_results(status, key, before.get(key))

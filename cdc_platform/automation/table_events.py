@@ -7,9 +7,10 @@ can overwrite them and Dagster never calls a check of the newest materialization
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
     DATA_VERSION_IS_USER_PROVIDED_TAG,
@@ -182,29 +183,53 @@ def schema_difference(before: dg.TableSchema, now: dg.TableSchema) -> list[str]:
     ]
 
 
-def shown_before(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, Shown]:
-    """Asset key → what its page shows, where it was materialized."""
-    found: dict[dg.AssetKey, Shown] = {}
-    for record in instance.get_asset_records(list(keys)):
-        event = record.asset_entry.last_materialization
-        if event and (made := event.asset_materialization):
-            found[record.asset_entry.asset_key] = made.metadata
-    return found
+def newest(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.EventLogRecord]:
+    """Asset key → its newest materialization, where it was materialized."""
+    entries = (r.asset_entry for r in instance.get_asset_records(list(keys)))
+    return {e.asset_key: made for e in entries if (made := e.last_materialization_record) is not None}
+
+
+def shown(made: Mapping[dg.AssetKey, dg.EventLogRecord]) -> dict[dg.AssetKey, Shown]:
+    """Asset key → what its page shows. made: newest materializations."""
+    return {key: of.metadata for key, record in made.items() if (of := record.asset_materialization) is not None}
+
+
+class Told(NamedTuple):
+    """A check's newest evaluation: whether it passed, and of which run it is."""
+
+    passed: bool
+    run_id: str
 
 
 def passed_last(
     instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], names: Iterable[str]
-) -> dict[dg.AssetCheckKey, bool]:
-    """Checks of these names → whether they passed when they were told last, where they were."""
+) -> dict[dg.AssetCheckKey, Told]:
+    """Checks of these names that Dagster takes for evaluated: of the run of their asset's newest materialization, or
+    told since. Others don't let what lies downstream begin, whatever they said."""
+    keys = list(keys)
+    made = newest(instance, keys)
     wanted = [dg.AssetCheckKey(k, n) for k, n in product(keys, names)]
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(wanted)
-    told = {key: record.evaluation for key, record in records.items()}
-    return {key: of.passed for key, of in told.items() if isinstance(of, dg.AssetCheckEvaluation)}  # else planned
+    return {
+        key: Told(of.passed, record.run_id)
+        for key, record in records.items()
+        if isinstance(of := record.evaluation, dg.AssetCheckEvaluation)  # else planned
+        and _counts(record, of, made.get(key.asset_key))
+    }
 
 
-def says_otherwise(status: TableStatus, shown: Shown) -> bool:
+def _counts(record: Any, of: dg.AssetCheckEvaluation, made: dg.EventLogRecord | None) -> bool:
+    """As AssetCheckExecutionRecord.targets_latest_materialization has it."""
+    if made is None or made.run_id == record.run_id:
+        return True
+    if (target := of.target_materialization_data) is not None:
+        return target.storage_id == made.storage_id
+    return made.timestamp < record.create_timestamp
+
+
+def says_otherwise(status: TableStatus, page: Shown) -> bool:
     """Whether a stopped table's page shows another state, or another reason."""
-    told = {name: value and value.value for name, value in ((n, shown.get(n)) for n in ("state", "reason"))}
+    told = {name: value and value.value for name, value in ((n, page.get(n)) for n in ("state", "reason"))}
     return status.state == "stopped" and told != {"state": status.state, "reason": status.reason or None}
 
 
@@ -212,22 +237,24 @@ def events(
     naming: Naming,
     statuses: Iterable[TableStatus],
     brought: Mapping[str, Mapping[str, Any]],
-    before: Mapping[dg.AssetKey, Shown],
+    made: Mapping[dg.AssetKey, dg.EventLogRecord],
 ) -> Iterator[tuple[dg.AssetMaterialization | dg.AssetObservation, list[dg.AssetCheckEvaluation]]]:
     """Events of tables that nobody selected, for `context.log_event`: a materialization where the table is live, an
     observation of its state where it isn't, and its checks. One that has stopped is materialized once, with the data
-    version of before: an asset's page shows its newest materialization, and would call it live. before: what pages
-    show so far."""
+    version of before: an asset's page shows its newest materialization, and would call it live. made: the newest
+    materializations so far."""
+    before = shown(made)
     for status in statuses:
         key = naming.table(status.source, *status.id).key
-        stops = (shown := before.get(key)) is not None and says_otherwise(status, shown)
+        stops = (so_far := before.get(key)) is not None and says_otherwise(status, so_far)
         of: Any = dg.AssetMaterialization if status.state == "live" or stops else dg.AssetObservation
         event = of(
             key,
             metadata=metadata(status, brought.get(status.name)),
             tags={SOURCE_TAG: naming.tag(status.source), **version_tags(naming, status)},
         )
-        yield event, [evaluation(r) for r in check_results(status, key, before.get(key))]
+        on = None if of is dg.AssetMaterialization else made.get(key)
+        yield event, [evaluation(r, on) for r in check_results(status, key, so_far)]
 
 
 def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:
@@ -246,8 +273,9 @@ def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:
     }
 
 
-def evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """A check's result as an event of a step that isn't the check's own."""
+def evaluation(result: dg.AssetCheckResult, on: dg.EventLogRecord | None = None) -> dg.AssetCheckEvaluation:
+    """A check's result as an event of a step that isn't the check's own. on: the materialization of another run that it
+    is of: Dagster compares times else, and those of SQLite are whole seconds."""
     assert result.asset_key is not None
     return dg.AssetCheckEvaluation(
         asset_key=result.asset_key,
@@ -256,4 +284,8 @@ def evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
         severity=result.severity,
         description=result.description,
         metadata=result.metadata,
+        target_materialization_data=on
+        and AssetCheckEvaluationTargetMaterializationData(
+            storage_id=on.storage_id, run_id=on.run_id, timestamp=on.timestamp
+        ),
     )

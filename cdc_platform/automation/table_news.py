@@ -28,8 +28,15 @@ _AT_ONCE = 16
 class TableNews:
     """What one run tells of its source's tables, but of those `asked` for, whose events are the step's results."""
 
-    def __init__(self, instance: dg.DagsterInstance, naming: Naming, source: Source, asked: Collection[Name] = ()):
-        self.instance, self.naming, self.source, self.asked = instance, naming, source, asked
+    def __init__(
+        self,
+        instance: dg.DagsterInstance,
+        naming: Naming,
+        source: Source,
+        asked: Collection[Name] = (),
+        run_id: str = "",
+    ):
+        self.instance, self.naming, self.source, self.asked, self.run_id = instance, naming, source, asked, run_id
         self.left = False
         """Whether there was more to tell than time for it."""
         self._fresh = silence.freshness(naming.config, source)
@@ -69,10 +76,10 @@ class TableNews:
 
     def _events(self, some: list[TableStatus]) -> Iterator[Any]:
         keys = [self.naming.table(s.source, *s.id).key for s in some]
-        before = table_events.shown_before(self.instance, keys)
+        made = table_events.newest(self.instance, keys)
         brought = {s.name: {"changes": self._changes.pop(s.name, 0)} for s in some}
         opened = table_status.opened(self.naming.config, some)
-        for table, checks in table_events.events(self.naming, opened, brought, before):
+        for table, checks in table_events.events(self.naming, opened, brought, made):
             yield table
             for check in checks:
                 which = check.asset_key, check.check_name
@@ -99,9 +106,12 @@ class TableNews:
                 return 0.0
             intact = s.certificate is None or s.certificate.verdict != BROKEN
             now = (s.state != "stopped", not s.held, intact)
-            if wrong := [n for n, ok in zip(names, now, strict=True) if passed.get(dg.AssetCheckKey(key, n)) is not ok]:
-                for name in wrong:
+            last = {n: passed.get(dg.AssetCheckKey(key, n)) for n in names}
+            wrong = [n for n, ok in zip(names, now, strict=True) if (of := last[n]) is None or of.passed is not ok]
+            for name, of in last.items():
+                if name in wrong or (of and of.run_id != self.run_id):  # another run told of it since
                     self._told.pop((key, name), None)
+            if wrong:
                 return 0.0 if s.state != "waiting" or s.held else None
             at = newest.timestamp if newest else 0.0
             return at if self._changes.get(s.name) or (s.state == "live" and self._old(s, at, known)) else None

@@ -32,10 +32,12 @@ def _tell(instance: dg.DagsterInstance, naming: Naming, source: Source) -> None:
     found = [s for s in table_status.statuses(naming.config, source) if s.certificate]
     certificate.issue(naming.config, (s.certificate for s in found if s.certificate))
     keys = {naming.table(source, *s.id).key: s for s in found}
+    made = table_events.newest(instance, keys)
     passed = table_events.passed_last(instance, keys, (table_events.CERTIFIED,))
     for key, status in keys.items():
         intact = status.certificate is not None and status.certificate.verdict != BROKEN
-        if passed.get(dg.AssetCheckKey(key, table_events.CERTIFIED), intact) is not intact:
+        told = passed.get(dg.AssetCheckKey(key, table_events.CERTIFIED))
+        if told is not None and told.passed is not intact:
             for result in table_events.check_results(status, key):
                 if result.check_name == table_events.CERTIFIED:
-                    instance.report_runless_asset_event(table_events.evaluation(result))
+                    instance.report_runless_asset_event(table_events.evaluation(result, made.get(key)))

@@ -1,10 +1,12 @@
 """What a run tells of its source's tables, and in which order; without Spark."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.events import AssetObservationData, StepMaterializationData
 from deltalake import write_deltalake
 
 from cdc_platform.automation import beside, table_status
@@ -18,6 +20,9 @@ from tests.automation.conftest import schema_history, snapshot, table_state
 from tests.rows import add
 
 NAMES = [f"t{i:02}" for i in range(20)]
+CHECK = dg.AssetCheckEvaluation
+OWN = "its own"
+"""The run that tells."""
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def tables(config):
 @pytest.fixture
 def news(instance, naming, source):
     """The news of a new run."""
-    return lambda: TableNews(instance, naming, source)
+    return lambda: TableNews(instance, naming, source, run_id=OWN)
 
 
 def brought(changes: int, *names: str) -> StageResult:
@@ -48,14 +53,20 @@ def told(config, source, instance, news: TableNews, seconds: float | None = None
     return log(instance, list(news.events(table_status.statuses(config, source), seconds)))
 
 
-def log(instance, events: list) -> list:
-    @dg.op
-    def step(context):
-        for event in events:
-            context.log_event(event)
-
-    dg.GraphDefinition("told", node_defs=[step]).execute_in_process(instance=instance)
+def log(instance, events: list, run_id: str = OWN) -> list:
+    """As a run's `context.log_event` does it."""
+    for event in events:
+        kind, data = _KINDS[type(event)]
+        told = dg.DagsterEvent(kind.value, "catch_up", event_specific_data=data(event) if data else event)
+        instance.report_dagster_event(told, run_id)
     return events
+
+
+_KINDS: dict[type, Any] = {
+    dg.AssetMaterialization: (dg.DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData),
+    dg.AssetObservation: (dg.DagsterEventType.ASSET_OBSERVATION, AssetObservationData),
+    dg.AssetCheckEvaluation: (dg.DagsterEventType.ASSET_CHECK_EVALUATION, None),
+}
 
 
 def named(events: list, kind: type) -> list[str]:
@@ -87,7 +98,7 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     assets = {a.key: a for a in all_assets(naming) if isinstance(a, dg.AssetSpec)}
     spec = assets[dg.AssetKey([kind, "shop-dts", "shop", "t01"])]
     assert [d.asset_key.path for d in spec.deps] == [["snapshots", "shop-dts", "shop", "t01"]]
-    run = TableNews(instance, naming, source)
+    run = TableNews(instance, naming, source, run_id=OWN)
     run.add(brought(1, *NAMES))
     events = told(config, source, instance, run)
     [made, found] = [e for e in events if e.asset_key.path[0] == kind]
@@ -108,19 +119,21 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
 def test_what_is_kept_beside_a_table_is_told_when_it_changes_without_the_table(
     config, source, instance, tables, naming, kind
 ):
-    told(config, source, instance, TableNews(instance, naming, source))
+    told(config, source, instance, TableNews(instance, naming, source, run_id=OWN))
     getattr(source.tables, kind).append("shop.t01")
     lake, name = stores.lake(config), ("shop", "t01")
 
     def note(state: str, reason: str | None = None) -> list:
         States(config, source, kind).note({name: (state, reason)})
-        events = told(config, source, instance, TableNews(instance, naming, source))
+        events = told(config, source, instance, TableNews(instance, naming, source, run_id=OWN))
         assert all(e.passed == (state == "kept") for e in events if isinstance(e, dg.AssetCheckEvaluation))
         return [e for e in events if not isinstance(e, dg.AssetCheckEvaluation)]
 
     for table in (BESIDE_STATE, CHANGELOG):
         new_tables.create(table.at(lake), table)
-    assert told(config, source, instance, TableNews(instance, naming, source)) == [], "no run has made it so far"
+    assert told(config, source, instance, TableNews(instance, naming, source, run_id=OWN)) == [], (
+        "no run has made it so far"
+    )
     write_deltalake(KINDS[kind].path.of(lake, source.name, name).uri(), pa.table({"id": [1]}))
     [made] = note("kept")
     assert (type(made), made.asset_key.path[0]) == (dg.AssetMaterialization, kind)
@@ -131,7 +144,7 @@ def test_what_is_kept_beside_a_table_is_told_when_it_changes_without_the_table(
     assert [e.metadata["state"].value for e in note("lacking", "no disk")] == ["lacking: no disk"]
     assert [type(e) for e in note("kept")] == [dg.AssetMaterialization]
     table_state(config, "shop-dts", "shop.t01", "stopped", "no key", rebuild=1)
-    events = told(config, source, instance, TableNews(instance, naming, source))
+    events = told(config, source, instance, TableNews(instance, naming, source, run_id=OWN))
     assert [
         getattr(e, "description", None) or e.metadata["state"].value for e in events if e.asset_key.path[0] == kind
     ] == 2 * ["stopped: its table is stopped"]
@@ -239,3 +252,36 @@ def test_whether_it_has_all_changes_may_be_asked_for(config, source, instance, t
         ("t01", False, "lacking: no room"),
         ("t02", True, "waiting: the next run makes it"),
     }
+
+
+def evaluated(instance, name: str, passed: bool) -> None:
+    """`certified` of a table, by another run."""
+    key = dg.AssetKey(["snapshots", "shop-dts", "shop", name])
+    log(instance, [dg.AssetCheckEvaluation(asset_key=key, check_name="certified", passed=passed)], "another")
+
+
+def test_what_another_run_said_of_a_check_meanwhile_is_told_anew_with_the_next_materialization(
+    config, source, instance, tables, naming
+):
+    run = TableNews(instance, naming, source, run_id=OWN)
+    run.add(brought(1, *NAMES))
+    told(config, source, instance, run)
+    evaluated(instance, "t01", False)
+    evaluated(instance, "t01", True)
+    run.add(brought(1, "t01"))
+    assert "certified" in [e.check_name for e in told(config, source, instance, run) if isinstance(e, CHECK)]
+
+
+def test_a_check_that_is_older_than_the_newest_materialization_is_told_again(config, source, instance, tables, news):
+    run = news()
+    run.add(brought(1, *NAMES))
+    told(config, source, instance, run)
+    assert told(config, source, instance, news()) == []
+    log(
+        instance,
+        [dg.AssetMaterialization(["snapshots", "shop-dts", "shop", "t01"], metadata={"state": "live"})],
+        "another",
+    )
+    again = told(config, source, instance, news())
+    assert named(again, dg.AssetMaterialization) == ["t01"]
+    assert len(named(again, CHECK)) == 4
