@@ -108,6 +108,14 @@ def _is_news(now: Certificate, kept: dict[str, Any] | None) -> bool:
     return up_to is not None and (before is None or up_to - before >= _AGAIN)
 
 
+def _unaccounted(config: Config, source: Source) -> list[str]:
+    """What landed and wasn't accounted for, once no run is under way: one that has ended since the ledger was read may
+    have accounted for it."""
+    if is_held(config, source):
+        return []
+    return [queries.unaccounted(row) for row in queries.ledger(config, [source]) if row["unaccounted"]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     """Rows of quarantine that were found at a time. name: the table that they name, if they do."""
@@ -172,7 +180,7 @@ class _Shared:
             ]
             for name, of in comparisons(config, source).items()
         }
-        wrong = [] if is_held(config, source) else [queries.unaccounted(row) for row in ledger if row["unaccounted"]]
+        wrong = _unaccounted(config, source) if any(row["unaccounted"] for row in ledger) else []
         return cls(
             source,
             facts,

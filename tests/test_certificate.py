@@ -19,7 +19,7 @@ from cdc_platform.certificate import Certificate
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
 from cdc_platform.config.shadow import Shadow
-from cdc_platform.lake import sequences
+from cdc_platform.lake import lease, sequences, stores
 from cdc_platform.results import StageResult
 from tests.automation.conftest import complete, held, ledger, resolve, schema_history, snapshot, table_state
 from tests.rows import add
@@ -183,6 +183,25 @@ def test_open_differences_from_another_feed_break_both_tables(config: Config, mo
 def test_offsets_without_an_outcome_break_all(config: Config):
     ledger(config, (SOURCE, "dts", 0, 10, 11, "landed", 2))
     assert verdicts(config)[0] == "broken: dts/0: 12 records landed, 10 of them accounted for"
+
+
+def test_offsets_that_a_run_on_another_machine_is_about_to_account_for_break_nothing(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+):
+    before = verdicts(config)
+    ledger(config, (SOURCE, "dts", 0, 10, 11, "landed", 2))
+    lake, source = stores.lake(config), config.source(SOURCE)
+    with lease.held(lake, SOURCE, source.slug, 0):  # no lock file: it is another machine's
+        assert verdicts(config) == before
+    assert verdicts(config)[0].startswith("broken: dts/0: 12 records landed")
+
+    def ended(*_: object) -> bool:
+        """The run ended after the ledger was read."""
+        ledger(config, (SOURCE, "dts", 0, 10, 11, "applied", 2))
+        return False
+
+    monkeypatch.setattr(certificate, "is_held", ended)
+    assert verdicts(config) == before
 
 
 def test_lost_offsets_break_until_a_comparison_after_them(config: Config):

@@ -91,15 +91,13 @@ def of_source(config: Config, source: Source) -> dict[Name, list[Beside]]:
 
 def _behind(config: Config, source: Source, kind: str) -> str | None:
     """Why it is known to lack changes that the snapshots have; None: it isn't. A run that is under way brings them."""
-    if is_held(config, source):
-        return None
     lake = stores.lake(config)
     mine, snapshots = (CHECKPOINT.at(lake, room=room, source=source.name) for room in (kind, "snapshots"))
     try:
         behind = batches.less_taken(CHANGELOG.at(lake), mine, snapshots, source=source.name)
     except LakeChanged as error:
-        return str(error)
-    return _WHY[BEHIND] if behind else None
+        return None if is_held(config, source) else str(error)
+    return _WHY[BEHIND] if behind and not is_held(config, source) else None
 
 
 class States:

@@ -121,6 +121,15 @@ def number_of(lake: Store, source: str) -> int | None:
     return next((one.number for one in tuple(_held) if (one.lake.root, one.source) == (lake.root, source)), None)
 
 
+def is_held(lake: Store, slug: str) -> bool:
+    """Whether a process has a source's lease, on whatever machine, so far as its record says: it isn't given back, nor
+    is it of a process of this machine that has ended."""
+    folder = f"{FOLDER}/{slug}"
+    numbers = _numbers(lake, folder)
+    text = lake.read(f"{folder}/{numbers[-1]:0{_DIGITS}d}") if numbers else None
+    return bool(text) and not _is_over(json.loads(text), 0)
+
+
 @contextmanager
 def held(lake: Store, source: str, slug: str, wait_s: float, length_s: float = LENGTH_S) -> Iterator[Lease]:
     """Hold a source's lease. Raises RunInProgress where another process still has it after `wait_s` seconds, LeaseLost

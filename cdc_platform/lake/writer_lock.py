@@ -64,12 +64,12 @@ def _finish(lake: Store, source: str, number: int) -> None:
 
 
 def is_held(config: Config, source: Source) -> bool:
-    """Whether a run on this machine is writing the source's tables now."""
+    """Whether a run is writing the source's tables now, on this machine or another."""
     file = config.state_dir / "locks" / f"{source.slug}.lock"
-    if not file.exists():
-        return False
-    try:
-        with FileLock(file, timeout=0):
-            return False
-    except Timeout:
-        return True
+    if file.exists():
+        try:
+            with FileLock(file, timeout=0):
+                pass
+        except Timeout:
+            return True
+    return lease.is_held(stores.lake(config), source.slug)

@@ -112,6 +112,17 @@ def test_the_holder_renews(store):
             pass
 
 
+def test_who_looks_sees_whether_a_process_has_it_on_any_machine(store):
+    assert not lease.is_held(store, "s")
+    record(store, 7)
+    assert lease.is_held(store, "s")
+    record(store, 7, released=True)
+    assert not lease.is_held(store, "s")
+    with held(store):
+        assert lease.is_held(store, "s")
+    assert not lease.is_held(store, "s")
+
+
 def test_what_was_given_back_is_free_at_once(store):
     record(store, 7, released=True)
     with held(store) as mine:
@@ -122,6 +133,7 @@ def test_a_process_of_this_machine_that_has_ended_holds_nothing(store):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     record(store, 7, holder={**lease._holder(), "pid": ended.pid, "started": 1.0})
+    assert not lease.is_held(store, "s")
     with held(store) as mine:
         assert mine.number == 8
     lease._last.clear()
