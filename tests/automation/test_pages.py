@@ -79,7 +79,7 @@ class Pages:
         return {n: e["evaluation"]["success"] if e and e["evaluation"] else None for n, e in done.items()}
 
 
-def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 240) -> Any:
+def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 900) -> Any:
     """What `look` gives once it is good."""
     deadline = time.monotonic() + seconds
     while not good(found := look()):
