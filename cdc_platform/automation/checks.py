@@ -154,7 +154,8 @@ def reconcile_result(
     shown = "; ".join(_wrong(r) for r in wrong[:_SHOWN])
     equal = "the table equals its source" if len(results) == 1 else f"{len(results)} tables equal their source"
     equal += f"; {count(skipped, 'column')} not compared" if skipped else ""
-    but = "".join(f"; changes may be missing: {r.name} is {r.value}" for r in risks)
+    short = [f"; {r.table}: {why}" for r in results if r.equal for why in r.falls_short]
+    but = "".join(short[:_SHOWN]) + "".join(f"; changes may be missing: {r.name} is {r.value}" for r in risks)
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=EQUALS_SOURCE,

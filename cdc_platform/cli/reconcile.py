@@ -180,7 +180,7 @@ def _data(source: str, against: str, results: "list[TableResult]", risks: "Seque
 def shown(source: str, against: str, results: "list[TableResult]", risks: "Sequence[Risk]" = ()) -> dict[str, Any]:
     """For people: a line per table, and one per column of every differing row, beside each other."""
     data = _data(source, against, results, risks)
-    hidden = ("differences", "not_compared", "problems", "position", "seconds")
+    hidden = ("differences", "not_compared", "problems", "falls_short", "position", "seconds")
     return {
         **{k: data[k] for k in ("source", "against", "equal")},
         "tables": [
@@ -191,6 +191,7 @@ def shown(source: str, against: str, results: "list[TableResult]", risks: "Seque
         "not compared": [
             {"table": r.table, "column": c, "why": why} for r in results for c, why in r.not_compared.items()
         ],
+        "not proven": [{"table": r.table, "why": why} for r in results if r.equal for why in r.falls_short],
         "differing rows": list(_cells(results)),
         "risks": data["risks"],
     }

@@ -49,7 +49,9 @@ def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any
     found: dict[Name, list[dict[str, Any]]] = {}
     for name, of in of_tables.items():
         newest = max(of, key=_time)
-        mended = (newest["as_of"], newest["lost"]) if newest.pop("whole") else loads.get(name, (None, 0))
+        before = [*((r["as_of"], r["lost"]) for r in of if r["whole"]), *([loads[name]] if name in loads else [])]
+        mended = (newest["as_of"], newest["lost"]) if newest["whole"] else max(before, default=(None, 0))
+        del newest["whole"]
         newest["mended"], newest["mended_lost"] = mended if newest["equal"] else (None, 0)
         found.setdefault(source.tables.routed(*name), []).append(newest)
     return found
@@ -67,16 +69,18 @@ def rebuilds(config: Config, source: Source) -> dict[Name, int]:
 
 
 def _rows(config: Config, source: Source) -> list[dict[str, Any]]:
-    """The newest one of each name and each time that its snapshot was made anew."""
+    """The newest one of each name and each time that its snapshot was made anew; and the newest that doesn't
+    fall short by itself: what it has mended stays so."""
     path = tables.RECONCILIATIONS.at(stores.lake(config))
     there = queries.columns(path) or ()  # an earlier version's table
     made_at = "made_at" if "made_at" in there else "CAST(NULL AS TIMESTAMP)"
     rebuild = "coalesce(rebuild, 0)" if "rebuild" in there else "0"
+    short = "equal AND falls_short IS NOT NULL" if "falls_short" in there else "false"
     as_of = f"CASE WHEN against = 'server' THEN at ELSE {made_at} END"
     newest = f"coalesce({as_of}, CASE WHEN NOT equal THEN at END) DESC NULLS LAST, at DESC"  # as _time
     rows = queries.query(
         f"SELECT *, {as_of} AS as_of, {rebuild} AS of_rebuild FROM (SELECT *, row_number() OVER "
-        f"(PARTITION BY db, schema, \"table\", {rebuild}, against = '{LOAD}' ORDER BY {newest}) AS n FROM t "
+        f"(PARTITION BY db, schema, \"table\", {rebuild}, against = '{LOAD}', {short} ORDER BY {newest}) AS n FROM t "
         f"WHERE source = {queries.text(source.name)}) WHERE n = 1",
         t=path,
     )
@@ -102,6 +106,8 @@ def _lacking(row: dict[str, Any]) -> Iterator[str]:
     table = row["table"]
     if row["as_of"] is None:
         yield f"{table} equals an export of which nobody said when it was made (`reconcile --export … --at TIME`)"
+    for why in row.get("falls_short") or ():
+        yield f"{table}: {why}"
     for column, why in sorted(dict(row["not_compared"] or ()).items()):
         if why == NOT_CARRIED:  # noted by an earlier version
             continue

@@ -19,12 +19,14 @@ _SUM = "decimal(38,0)"
 @dataclass(frozen=True, slots=True)
 class Differing:
     """A key whose rows differ. kind: missing, extra, changed; expected: state of its rows at the source
-    (count:lowest digest:highest digest), None when there is none; keys: texts to find its row by."""
+    (count:lowest digest:highest digest), None when there is none; keys: texts to find its row by; actual: as
+    expected, of the snapshot."""
 
     digest: str
     kind: str
     expected: str | None
     keys: tuple[str, ...]
+    actual: str | None = None
 
 
 def state(count: int, lowest: str, highest: str) -> str:
@@ -87,9 +89,13 @@ def differences(expected: DataFrame, actual: DataFrame, at_most: int) -> tuple[d
     wrong = (
         e.join(a, "kd", "full_outer")
         .where(~F.col("e.state").eqNullSafe(F.col("a.state")))
-        .select("kd", kind.alias("kind"), F.col("e.state").alias("e"), F.coalesce("e.keys", "a.keys").alias("keys"))
+        .select(
+            *("kd", kind.alias("kind"), F.col("e.state").alias("e"), F.col("a.state").alias("a")),
+            F.coalesce("e.keys", "a.keys").alias("keys"),
+        )
     )
-    found = [Differing(r["kd"], r["kind"], r["e"], tuple(r["keys"])) for r in wrong.limit(at_most + 1).collect()]
+    rows = wrong.limit(at_most + 1).collect()
+    found = [Differing(r["kd"], r["kind"], r["e"], tuple(r["keys"]), r["a"]) for r in rows]
     if len(found) > at_most:
         counts = {r["kind"]: int(r["n"]) for r in wrong.groupBy("kind").agg(F.count(F.lit(1)).alias("n")).collect()}
     else:

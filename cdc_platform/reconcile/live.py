@@ -1,13 +1,14 @@
 """A snapshot against the table of a live server.
 
 The table is read in one consistent view, whose binlog position is told; the chain follows behind. So what differs is
-looked at again until it is settled or the time is up: a key is settled when the snapshot has the row of that view, or
-when the source itself has changed the row since (then a newer state is under way, and it is not judged)."""
+looked at again until it is settled or the time is up: a key is settled when the snapshot has the row of that view, or a
+row that the source was seen to have since. Where the source has another one by now, a newer state is under way, and the
+key is not judged."""
 
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ DRILLED_ROWS = 200_000
 """Rows whose digests are fetched from the source at most, beyond the first bucket."""
 _BUCKET_ROWS, _MOST_BUCKETS = 250, 65_536
 _PAUSE_S = 2.0
+_LOOKS = 3
+"""At rows that change at the source, at least."""
 _DIGESTS = pa.schema([("kd", pa.string()), ("h", pa.string()), ("keys", pa.list_(pa.string()))])
 
 
@@ -86,7 +89,8 @@ def _frame(spark: SparkSession, fetched: Sequence[tuple[str, ...]]) -> DataFrame
 
 @dataclass(frozen=True, slots=True)
 class _Drill:
-    """Differing buckets of one table, the digests of the source's rows in the chosen ones, its sums of all."""
+    """Differing buckets of one table, the digests of the source's rows in the chosen ones, its sums of all. seen: of
+    each key that has changed there since, the states that it had."""
 
     spark: SparkSession
     table: Table
@@ -94,19 +98,22 @@ class _Drill:
     chosen: list[int]
     expected: DataFrame
     sums: Sums
+    seen: dict[str, set[str | None]] = field(default_factory=dict)
 
     def run(self, rest: list[int], wait_s: float, limit: int) -> None:
         """Look until everything is settled or the time is up, then read the rows. rest: differing buckets beside the
         chosen ones: of those no more can be said than that they differ."""
-        end = time.monotonic() + wait_s
+        end, looks = time.monotonic() + wait_s, 0
         while True:
+            looks += 1
             self.result.version, rows = self.table.snapshot()
             counts, found = self._differences(rows)
             open_keys = self._settled(counts, found)
             left = end - time.monotonic()
-            if not (open_keys or rest or sum(counts.values()) > len(found)) or left <= 0:
+            differ = bool(open_keys or rest or sum(counts.values()) > len(found))
+            if not (differ or self.result.moved) or (left <= 0 and (differ or looks >= _LOOKS)):
                 break
-            time.sleep(min(_PAUSE_S, left))
+            time.sleep(min(_PAUSE_S, left) if left > 0 else _PAUSE_S)
             if rest:
                 now = frames.sums(self.table.snapshot()[1], self.table.pairing, self.result.buckets)
                 rest = [b for b in rest if self.sums.get(b) != now.get(b)]
@@ -122,10 +129,12 @@ class _Drill:
         """The keys that are still as they were in the view; the result's counts without the others."""
         now = self._server_states(found)
         still = [d for d in found if now.get(d.digest) == d.expected]
+        since = [d for d in found if now.get(d.digest) != d.expected]
         left = dict(counts)
-        for one in found:
-            left[one.kind] -= now.get(one.digest) != one.expected
-        self.result.moved = len(found) - len(still)
+        for one in since:
+            left[one.kind] -= 1
+            self.seen.setdefault(one.digest, set()).add(now.get(one.digest))
+        self.result.moved = sum(d.actual not in self.seen[d.digest] for d in since)
         self.result.missing, self.result.extra, self.result.changed = (
             left.get(kind, 0) for kind in ("missing", "extra", "changed")
         )

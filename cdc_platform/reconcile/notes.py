@@ -82,4 +82,5 @@ def _row(source: Source, name: Name, result: TableResult, seen: Seen) -> dict[st
         "lost": seen.lost,
         "made_at": seen.as_of if seen.against == "export" else None,
         "rebuild": seen.rebuild,
+        "falls_short": result.falls_short or None,
     }

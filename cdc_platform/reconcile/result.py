@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from cdc_platform.reconcile.columns import Pairing
 from cdc_platform.reconcile.frames import Differing
+from cdc_platform.units import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class TableResult:
     """One table. Counts are of rows; `expected` is the source, `actual` the snapshot.
 
     version: of the snapshot's Delta table. position: of the source's binlog at which it was read, where it is told.
-    moved: keys that differed but changed at the source after that position: not judged. null_dates: values that are
+    moved: keys that changed at the source after that position, and of which the snapshot has no row that the source was
+    seen to have: not judged. reserve: why the whole proves nothing, though nothing differs. null_dates: values that are
     no dates and known to be NULL in a snapshot. digest: of a server's sums. not_looked_into: differing buckets whose
     rows were not read; then the counts of missing, extra and changed are lower bounds. problems: what is wrong with the
     table as a whole. open: what a repair starts from (`told` leaves it out).
@@ -66,6 +68,7 @@ class TableResult:
     digest: str | None = None
     problems: list[str] = field(default_factory=list)
     not_compared: dict[str, str] = field(default_factory=dict)
+    reserve: str | None = None
     differences: list[Difference] = field(default_factory=list)
     open: Open | None = None
 
@@ -74,11 +77,17 @@ class TableResult:
         """Whether nothing was found that differs."""
         return not (self.problems or self.not_looked_into or self.missing or self.extra or self.changed)
 
+    @property
+    def falls_short(self) -> list[str]:
+        """Why it proves nothing of the table, though nothing was found that differs."""
+        moved = [f"{count(self.moved, 'row')} changed while compared, and weren't judged"] if self.moved else []
+        return [*moved, *([self.reserve] if self.reserve else [])]
+
     def told(self) -> dict[str, Any]:
         """As plain data."""
         data = asdict(replace(self, open=None))
-        del data["open"]
-        return data
+        del data["open"], data["reserve"]
+        return {**data, "falls_short": self.falls_short}
 
 
 def show_rows(

@@ -119,10 +119,11 @@ RECONCILIATIONS = Table(
         WRITTEN_AT,
         Column("made_at", TIMESTAMP, "of an export: when it was made; NULL: nobody said"),
         Column("rebuild", BIGINT, "of the snapshot then, as in `table_state`: its rows weren't made anew since"),
+        Column("falls_short", Array(STRING), "why it proves nothing, though nothing differs; NULL: no such reason"),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("made_at", "rebuild"),
+    added=("made_at", "rebuild", "falls_short"),
 )
 
 ERASURES = Table(

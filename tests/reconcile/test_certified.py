@@ -43,6 +43,7 @@ class AtSource:
     differing: dict[str, int] = field(default_factory=dict)
     meanwhile: dict[str, Callable[[], None]] = field(default_factory=dict)
     snapshot: Any = None
+    moved: dict[str, int] = field(default_factory=dict)
 
     def columns(self, db: str, table: str) -> list[SourceColumn]:
         return self.columns_of.get(table, [])
@@ -55,6 +56,7 @@ class AtSource:
 
     def compare(self, spark: Any, table: Table, result: TableResult, wait_s: float, limit: int) -> None:
         result.version, result.changed = 0, self.differing.get(table.name, 0)
+        result.moved = self.moved.get(table.name, 0)
         if then := self.meanwhile.get(table.name):
             then()
 
@@ -220,6 +222,27 @@ def test_a_column_that_is_not_compared_is_not_proven_and_mends_nothing(
     assert verdicts(told)["shop.orders"][0] == "broken", "what is lost after it isn't mended by it"
 
 
+def test_rows_that_werent_judged_prove_nothing_and_mend_nothing(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    told("reconcile", "shop")
+    lose(config, datetime.now(UTC))
+    at_source.moved["orders"] = 3
+    assert told("reconcile", "shop")["equal"]
+    found = verdicts(told)
+    assert found["shop.items"] == ("proven", [])
+    assert found["shop.orders"] == ("broken", ["5 offsets of the source were lost before they were landed"])
+    at_source.moved.clear()
+    told("reconcile", "shop")
+    at_source.moved["orders"] = 3
+    told("reconcile", "shop")
+    reason = "shop.orders: 3 rows changed while compared, and weren't judged"
+    assert verdicts(told)["shop.orders"] == ("consistent", [reason]), "the loss was mended before"
+    at_source.differing["orders"] = 1
+    told("reconcile", "shop")
+    assert verdicts(told)["shop.orders"][0] == "broken"
+
+
 def test_a_virtual_column_that_an_earlier_version_noted_takes_no_proof(
     config: Config, at_source: AtSource, told: Callable[..., Any]
 ):
@@ -322,7 +345,7 @@ def test_comparisons_of_earlier_versions_count_where_the_table_was_never_made_an
     told("reconcile", "shop")
     made_anew(config, "orders")
     path = RECONCILIATIONS.at(config.lake)
-    rows = DeltaTable(path).to_pyarrow_table().drop_columns(["made_at", "rebuild"])
+    rows = DeltaTable(path).to_pyarrow_table().drop_columns(["made_at", "rebuild", "falls_short"])
     shutil.rmtree(path)
     write_deltalake(path, rows, partition_by=["source"])
     assert verdicts(told) == {"shop.orders": ANEW, "shop.items": ("proven", [])}

@@ -263,9 +263,43 @@ def test_what_the_chain_catches_up_with_or_the_source_changed_since_is_no_differ
     pairing = pair(world.server.columns("shop", "lagging"), columns)
     result = TableResult("shop.lagging")
     live.compare(world.spark, live.Table(world.server, "shop", "lagging", pairing, snapshot), result, 10, 20)
-    assert (result.missing, result.extra, result.changed, result.moved) == (0, 0, 1, 1)
+    assert (result.missing, result.extra, result.changed, result.moved) == (0, 0, 1, 0), (
+        "the snapshot has what 2 is now"
+    )
     assert [d.key for d in result.differences] == [{"id": "3"}]
     assert result.version is not None and result.version >= 2
+
+
+def test_rows_that_the_server_changes_all_the_time_are_not_judged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of heartbeats whose feed is dead, and one whose feed is behind by one beat."""
+    monkeypatch.setattr(live, "_PAUSE_S", 0)
+    world.db.run("CREATE DATABASE beats", "CREATE TABLE beats.hot (id INT PRIMARY KEY, n INT)")
+    world.db.run("INSERT INTO beats.hot VALUES (1, 0), (2, 0)")
+    pairing = pair(world.server.columns("beats", "hot"), {"id": "int", "n": "int"})
+
+    def compared(behind: int | None) -> TableResult:
+        looks = iter(range(99))
+
+        def snapshot() -> tuple[int, Any]:
+            look = next(looks)
+            if look:
+                world.db.run("UPDATE beats.hot SET n = n + 1")
+            [(n,)] = world.db.run("SELECT n FROM beats.hot WHERE id = 1")
+            rows = [] if behind is None else [(1, n - behind), (2, n - behind)]
+            return look, world.spark.createDataFrame(rows, "id INT, n INT")
+
+        result = TableResult("beats.hot")
+        live.compare(world.spark, live.Table(world.server, "beats", "hot", pairing, snapshot), result, 0, 20)
+        return result
+
+    dead = compared(None)
+    assert (dead.missing, dead.changed, dead.moved) == (0, 0, 2)
+    assert (dead.equal, dead.falls_short) == (True, ["2 rows changed while compared, and weren't judged"])
+    late = compared(1)
+    assert (late.equal, late.moved, late.falls_short) == (True, 0, []), "it has rows that the server was seen to have"
+    world.db.run("DROP DATABASE beats")
 
 
 @pytest.mark.thorough
