@@ -13,7 +13,7 @@ from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake import delta_table, folders, queries, stores
 from cdc_platform.lake.store import Store
-from cdc_platform.reconcile import export, live, notes
+from cdc_platform.reconcile import export, live, notes, reached
 from cdc_platform.reconcile.columns import SourceColumn, pair
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.server import Server
@@ -48,10 +48,13 @@ def against_server(
         origins = _origins(spark, config, source, server, merged) if merged else []
         wanted = sorted({*known, *_at_source(server, source, known), *origins} - set(merged) | set(origins))
     out = []
+    feed: dict[int, reached.Newest | None] = {}
     for name in wanted:
         told(".".join(name))
         seen = notes.seen(config, source, name)
-        one = partial(_live, spark, config, source, server, name, wait_s, limit)
+        if seen.lost not in feed:  # what has come behind what is lost by now
+            feed[seen.lost] = reached.newest(config, source)
+        one = partial(_live, spark, config, source, server, name, feed[seen.lost], wait_s, limit)
         out.append(_timed(TableResult(".".join(name)), one))
         notes.note(config, source, name, out[-1], seen)
     return out
@@ -91,6 +94,7 @@ def _live(
     source: Source,
     server: Server,
     name: Name,
+    newest: reached.Newest | None,
     wait_s: float,
     limit: int,
     result: TableResult,
@@ -117,6 +121,7 @@ def _live(
             number, rows = _at_version(spark, path)
             return number, part(rows)
 
+        result.reserve = reached.lacking(server, newest)
         live.compare(spark, live.Table(server, *name, pairing, snapshot), result, wait_s, limit)
 
 

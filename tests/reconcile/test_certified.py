@@ -44,6 +44,7 @@ class AtSource:
     meanwhile: dict[str, Callable[[], None]] = field(default_factory=dict)
     snapshot: Any = None
     moved: dict[str, int] = field(default_factory=dict)
+    behind: str | None = None
 
     def columns(self, db: str, table: str) -> list[SourceColumn]:
         return self.columns_of.get(table, [])
@@ -72,6 +73,7 @@ def at_source(monkeypatch: pytest.MonkeyPatch) -> AtSource:
     monkeypatch.setattr("cdc_platform.reconcile.binlog.risks_of", lambda server, source: [])
     monkeypatch.setattr("cdc_platform.spark.session.open_session", lambda config: None)
     monkeypatch.setattr("cdc_platform.reconcile.live.compare", found.compare)
+    monkeypatch.setattr("cdc_platform.reconcile.reached.lacking", lambda server, newest: found.behind)
     rows = SimpleNamespace(dtypes=[("id", "bigint")])
     monkeypatch.setattr("cdc_platform.reconcile.run.delta_sql.read", lambda spark, path: found.snapshot or rows)
     monkeypatch.setattr("cdc_platform.reconcile.export.read", lambda spark, path: SimpleNamespace(columns=["id"]))
@@ -241,6 +243,16 @@ def test_rows_that_werent_judged_prove_nothing_and_mend_nothing(
     at_source.differing["orders"] = 1
     told("reconcile", "shop")
     assert verdicts(told)["shop.orders"][0] == "broken"
+
+
+def test_a_server_that_is_behind_proves_nothing(config: Config, at_source: AtSource, told: Callable[..., Any]):
+    lose(config, datetime.now(UTC))
+    at_source.behind = "the server is a replica that is 21,600 s behind"
+    told("reconcile", "shop")
+    assert verdicts(told)["shop.orders"] == ("broken", ["5 offsets of the source were lost before they were landed"])
+    at_source.behind = None
+    told("reconcile", "shop")
+    assert verdicts(told)["shop.orders"] == ("proven", [])
 
 
 def test_a_virtual_column_that_an_earlier_version_noted_takes_no_proof(
