@@ -13,16 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from cdc_platform.changelog.schema import Address, Order, Step
+from cdc_platform.changelog.schema import LOADED_AGAIN, TAKEN_AGAIN, Address, Order, Step
 from cdc_platform.formats.contract import LOAD, LOAD_END, LOAD_WHOLE
 from cdc_platform.mysql.ddl import Statement, creates, dropped_database, named_tables
 from cdc_platform.mysql.effects import Effect
 from cdc_platform.tables import Name, name_of
-
-TAKEN_AGAIN = "-- the connector's snapshot of the table was taken again"
-LOADED_AGAIN = "-- the table was loaded from the source's server"
-BY_ROWS = (TAKEN_AGAIN, LOADED_AGAIN)
-"""Stand in for a statement where one is asked for."""
 
 _RECONCILE = "`cdc-platform reconcile` finds them"
 _ROWS = (

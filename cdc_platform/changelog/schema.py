@@ -31,6 +31,10 @@ Came = Callable[[Order, Address], bool]
 """Whether what stands at a place of the log, and of Kafka, had come."""
 
 
+TAKEN_AGAIN = "-- the connector's snapshot of the table was taken again"
+LOADED_AGAIN = "-- the table was loaded from the source's server"
+BY_ROWS = (TAKEN_AGAIN, LOADED_AGAIN)
+"""Stand in for a statement where one is asked for: rows replace the table's, and the table stays what it is."""
 WHICH_MOVED = "several databases have a table that a RENAME moved, and which one's it was isn't told"
 """A later statement may tell it."""
 
@@ -201,8 +205,18 @@ class SchemaHistory:
         tells. `others`: statements that aren't among the steps, in order."""
         spans = self._spans.get(today, [])
         effects = [s.effect for s in (spans[-1][1].steps if spans else [])]
+        cascades = _cascades(today, [s.effect for s in self._steps_of(today)], others)
         said = [text for name in self.names_of(today) for text in self.said.get(name, ())]
-        return list(dict.fromkeys([*(e.rows for e in effects if e.rows), *_cascades(today, effects, others), *said]))
+        return list(dict.fromkeys([*(e.rows for e in effects if e.rows), *cascades, *said]))
+
+    def _steps_of(self, today: Name) -> list[Step]:
+        """Statements about today's table: rows that replaced all that was there (BY_ROWS) ended none of its keys."""
+        found: list[Step] = []
+        for _, inc in reversed(self._spans.get(today, [])):
+            found[:0] = [s for s in inc.steps if s.ddl not in BY_ROWS]
+            if not inc.steps or inc.steps[0].ddl not in BY_ROWS or inc.steps[0].effect.before is not None:
+                break
+        return found
 
     def last_listed(self, name: Name) -> str | None:
         """The newest column list that messages told for a name, be its table there or not."""

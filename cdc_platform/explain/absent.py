@@ -1,8 +1,7 @@
 """Why a row isn't there. Reasons that are sure come first; the others are what may hold it back."""
 
 from cdc_platform import tables
-from cdc_platform.changelog.loads import BY_ROWS
-from cdc_platform.changelog.schema import Step
+from cdc_platform.changelog.schema import BY_ROWS, Step
 from cdc_platform.config import Config, Source
 from cdc_platform.explain import held, snapshot_state
 from cdc_platform.explain.changes import ended

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.changelog.loads import BY_ROWS
-from cdc_platform.changelog.schema import WHICH_MOVED, Step
+from cdc_platform.changelog.schema import BY_ROWS, WHICH_MOVED, Step
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import checkpoints, delta_table, stores
 from cdc_platform.snapshots import routing, state

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.changelog.loads import LOADED_AGAIN, TAKEN_AGAIN, loads
+from cdc_platform.changelog.loads import loads
+from cdc_platform.changelog.schema import LOADED_AGAIN, TAKEN_AGAIN
 from cdc_platform.changelog.schema_steps import schema_history
+from cdc_platform.mysql.ddl import Statement
 from cdc_platform.snapshots.schema.then import AtCut
 
 COLUMNS = '[{"name": "id", "type": "int", "key": true}]'
@@ -138,3 +140,19 @@ def test_so_does_a_snapshot_that_a_connector_took_again() -> None:
     rows = [*AGAIN[:3], AGAIN[3] | end]
     history = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=True))
     assert [bool(history.until((0, *SECOND, event, 0, 9)).steps) for event in (5, 8, 9)] == [False, False, True]
+
+
+NAME = ("shop", "t")
+CASCADE = "create table t (id int, p int, constraint fk foreign key (p) references q (id) on delete cascade)"
+
+
+@pytest.mark.parametrize("at", [(1, 100), (9, 400)], ids=["before the load", "behind it"])
+@pytest.mark.parametrize("dropped", [None, "alter table t drop foreign key fk", "drop table t"])
+def test_a_load_leaves_the_foreign_keys_of_its_table(at: tuple[int, int], dropped: str | None) -> None:
+    rows = [shape((1, 90), None), own(SECOND, "0.0", end=True)]
+    told = [made_up(CASCADE, (1, 80)), *([made_up(dropped, at)] if dropped else [])]
+    every = sorted([*rows, *told], key=lambda r: r["order"])
+    history = schema_history(every, loads=loads(rows, [], whole=False))
+    assert bool(history.untold_rows(NAME)) == (dropped is None)
+    beside = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=False))
+    assert beside.untold_rows(NAME, [Statement("shop", CASCADE)]), "a connector told it in its snapshot"
