@@ -26,6 +26,7 @@ from cdc_platform.reconcile.frames import Differing
 from cdc_platform.reconcile.result import Open, TableResult
 from cdc_platform.reconcile.run import against_server
 from cdc_platform.reconcile.server import Server, found, table_name
+from cdc_platform.reconcile.texts import key_literal
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import Name
 from cdc_platform.units import count
@@ -129,7 +130,12 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
         if tuple(server.columns(table.db, table.name)) != table.every:
             raise LoadRefused(source.name, f"the columns of {done.table} change", ["to repair later"], retriable=True)
     there = {row[0] for row in rows}
-    gone = [d for d in open_.keys if d.digest not in there]
+    lacking = [d for d in open_.keys if d.digest not in there]
+    gone = [d for d in lacking if _is_told(d, open_.pairing)]
+    if untold := len(lacking) - len(gone):
+        done.left.append(f"{count(untold, 'row')} with NULL, or what is no value, in the key stays: {_LOAD}")
+    if not (rows or gone):
+        return
     path = land.path_of(config, source)
     done.first = of.epoch, land.next_offset(path, of.epoch)
     record = Record(
@@ -148,6 +154,12 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
     )
     land.land(path, source, of.epoch, land.parted(record))
     done.rows, done.gone, done.at = len(rows), len(gone), shown(view.at)
+
+
+def _is_told(one: Differing, pairing: Pairing) -> bool:
+    """Whether a row can be named by its key: NULL in it names none."""
+    pairs = zip(pairing.keys, one.keys, strict=True)
+    return all(key_literal(pair.text.key, text) is not None for pair, text in pairs)
 
 
 def _values(one: Differing, pairing: Pairing) -> list[str | None]:

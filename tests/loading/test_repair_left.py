@@ -1,14 +1,18 @@
 """What one table is left for by a repair of several: without Spark and servers."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cdc_platform.errors import ConfigError
+from cdc_platform.formats.loaded import Column, Place, Record
 from cdc_platform.loading import repair
 from cdc_platform.loading.errors import LoadRefused
-from cdc_platform.reconcile.columns import Pairing
+from cdc_platform.loading.proof import Event, Evidence
+from cdc_platform.mysql.types import parse_type
+from cdc_platform.reconcile.columns import Pair, Pairing
 from cdc_platform.reconcile.errors import SourceRefused, SourceUnreachable
 from cdc_platform.reconcile.frames import Differing
 from cdc_platform.reconcile.result import Open, TableResult
@@ -72,3 +76,37 @@ def test_what_was_repaired_stays_told_where_it_cant_be_compared_again(differs):
     assert asked == [NAME]
     assert "not compared again" in done.left[0]
     assert repair._again(lambda _: [TableResult("shop.eu.orders")], done)[0].equal
+
+
+@pytest.mark.parametrize(("type_text", "null", "other"), [("varchar(9)", None, "61"), ("int", "N", "7")])
+def test_a_row_that_no_key_names_stays_and_the_others_go(monkeypatch, type_text, null, other):
+    """Of a key of `tables.keys`: NULL in it has no text, or one that is no value."""
+    pairing = Pairing((Pair("code", "code", "string", parse_type(type_text), True),), (), {})
+    table: Any = SimpleNamespace(db="shop", name="t", columns=[Column("code", type_text, True)], every=())
+    table.values, table.landed = "code", list
+    landed: list[Record] = []
+
+    @contextmanager
+    def view(*_: Any):
+        cursor = SimpleNamespace(connection=SimpleNamespace())
+        yield SimpleNamespace(cursor=cursor, server={"id": "7"}, at=Place("b.000001", 9), time_us=1)
+
+    monkeypatch.setattr(repair, "table_of", lambda *_: table)
+    monkeypatch.setattr(repair, "opened", view)
+    monkeypatch.setattr(repair, "found", lambda *_: [])
+    monkeypatch.setattr(repair.land, "path_of", lambda *_: None)
+    monkeypatch.setattr(repair.land, "next_offset", lambda *_: 0)
+    monkeypatch.setattr(repair.land, "land", lambda *told: landed.extend(told[-1]))
+    of = Evidence("shop", 0, (Event("t/0/5/0", "b.000001", 4, None, None),))
+    server: Any = SimpleNamespace(columns=lambda *_: ())
+
+    def repaired_of(*keys: str | None) -> repair.Repaired:
+        open_ = Open(pairing, [Differing(str(k), "extra", None, (k,)) for k in keys], ("shop", "t"))  # type: ignore[arg-type]
+        result = TableResult("shop.t", extra=len(keys), open=open_)
+        return repair._repaired(SimpleNamespace(), SOURCE, server, of, result)  # type: ignore[arg-type]
+
+    done = repaired_of(null, other)
+    assert (done.gone, [r.gone for r in landed]) == (1, [[["a" if other == "61" else "7"]]])
+    assert "1 row with NULL" in done.left[0]
+    done = repaired_of(null)
+    assert (done.gone, done.first, len(landed), len(done.left)) == (0, None, 1, 1)
