@@ -235,6 +235,9 @@ def _column(source: Source, table: str, own: SourceColumn, told: dict[str, Any] 
         both = [parse_type(t).family in BYTES for t in (own.type_text, text)]
     except UnknownType as error:
         raise LoadRefused(source.name, f"{table}: column {own.name!r} can't be read: {error}", [_VENDOR]) from None
+    if parse_type(own.type_text).name == "vector":
+        problem = f"{table}: column {own.name!r} is {own.type_text}, whose values a server tells as bytes"
+        raise LoadRefused(source.name, problem, [_VENDOR])
     if both[0] != both[1] or {parse_type(t).name for t in (own.type_text, text)} in _APART:
         problem = f"{table}: column {own.name!r} is {own.type_text} at the server, and the feed states {text}"
         raise LoadRefused(source.name, problem, [_VENDOR])

@@ -27,6 +27,12 @@ def test_types_whose_texts_only_look_alike_are_refused(server: str, feed: str) -
         _column(SOURCE, "shop.t", column("a", server), {"name": "a", "type": feed}, set())
 
 
+@pytest.mark.parametrize("told", [None, {"name": "a", "type": "vector(3)"}])
+def test_a_vector_is_refused(told: Any) -> None:
+    with pytest.raises(LoadRefused, match=r"is vector\(3\), whose values a server tells as bytes"):
+        _column(SOURCE, "shop.t", column("a", "vector(3)"), told, set())
+
+
 @pytest.mark.parametrize("server", ["int(11)", "mediumint", "varchar(9)"])
 def test_what_the_feed_calls_a_type_holds_for_the_rows(server: str) -> None:
     told = {"name": "a", "type": {"mediumint": "int"}.get(server, server)}
