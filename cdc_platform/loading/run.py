@@ -22,7 +22,7 @@ from cdc_platform.loading import CHUNK_ROWS, land
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, evidence
 from cdc_platform.loading.table import Table, table_of, there
-from cdc_platform.loading.view import Open, opened
+from cdc_platform.loading.view import Open, opened, who
 from cdc_platform.reconcile import notes
 from cdc_platform.reconcile.server import Server
 from cdc_platform.results import Stopwatch
@@ -166,15 +166,18 @@ class _Loading:
     chunk_rows: int
 
     def interrupted(self) -> Record | None:
-        """The last record of a load that goes on; None: one begins. It goes on in the log that it began in, of the same
-        table and columns, within a day: what was lost since its first chunks were read would stay lost. Of one that an
-        earlier version of the platform began nobody knows how many rows it has read."""
+        """The last record of a load that goes on; None: one begins. It goes on at the server that it began at, in
+        its log, of the same table and columns, within a day: what was lost since its first chunks were read would stay
+        lost. Of one that an earlier version of the platform began nobody knows how many rows it has read."""
         last = land.newest(self.path, self.of.epoch, self.table.db, self.table.name, WHOLE)
         if last is None or last.last or last.next is None or last.loaded is None:
             return None
         if last.columns != list(self.table.columns) or last.made not in (None, self.table.made):
             return None
-        return last if time.time() - last.time_us / 1e6 < _GOES_ON_S else None
+        if time.time() - last.time_us / 1e6 >= _GOES_ON_S:
+            return None
+        with self.server.connected() as cursor:
+            return last if who(cursor)["id"] == last.server["id"] else None
 
     def chunk(self, before: Record | None) -> Record:
         """The next one, landed; its last record. Raises LoadRefused."""
@@ -183,7 +186,8 @@ class _Loading:
             rows = read(view, self.table.select(before.next if before else None, self.chunk_rows))
             self._same_table()  # the view holds them, once it was read
         if before and view.server["id"] != before.server["id"]:
-            raise LoadRefused(self.source.name, f"the load began at server {before.server['id']}", ["that server"])
+            problem, again = f"the load began at server {before.server['id']}", ["to load again: it begins anew"]
+            raise LoadRefused(self.source.name, problem, again, retriable=True)
         record = self._record(view, before, rows, last=len(rows) < self.chunk_rows)
         land.land(self.path, self.source, self.of.epoch, land.parted(record))
         return msgspec.structs.replace(record, rows=[])

@@ -50,14 +50,14 @@ def opened(server: Server, of: Evidence, exact: str | None = None) -> Iterator[O
     that stands behind its place, or before it and isn't in the view. Raises LoadRefused, SourceUnreachable,
     SourceRefused."""
     with server.connected() as cursor:
-        before, prepared = _who(cursor), _xa(cursor, of.source)
+        before, prepared = who(cursor), _xa(cursor, of.source)
         at = _begun(cursor, of.source)
         if exact is not None and not at.exact:
             problem = f"{exact} has no key, and the server doesn't tell exactly which part of its log a view shows"
             raise LoadRefused(of.source, problem, ["MariaDB or Percona Server, which tell it", "a primary key"])
         check(cursor, of, exact)  # within the transaction: a proxy keeps it at one server
         _not_before(of, at)
-        if _who(cursor) != before:
+        if who(cursor) != before:
             raise LoadRefused(of.source, "statements of one connection are answered by several servers", ["no proxy"])
         if _xa(cursor, of.source) != prepared:
             raise _prepared(of.source)
@@ -77,7 +77,7 @@ def _not_before(of: Evidence, at: Place) -> None:
         raise LoadRefused(of.source, problem, ["to load when it has"], retriable=True)
 
 
-def _who(cursor: Any) -> dict[str, str]:
+def who(cursor: Any) -> dict[str, str]:
     """Which server answers."""
     cursor.execute("SELECT @@server_id, @@hostname, @@port, @@version")
     return dict(zip(("id", "host", "port", "version"), map(str, cursor.fetchone()), strict=True))

@@ -1,6 +1,7 @@
 """How far a load is, by what landed of it: without Spark."""
 
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,23 @@ from cdc_platform.tables import LANDING, LOADED
 from tests.rows import add
 
 COLUMNS = [Column("id", "int", True)]
+
+
+class Numbered:
+    """A server that says which it is."""
+
+    def __init__(self, number: str):
+        self.number = number
+
+    def execute(self, sql: str) -> None:
+        assert sql.startswith("SELECT @@server_id")
+
+    def fetchone(self) -> tuple[Any, ...]:
+        return self.number, "db", 3306, "8.4.3"
+
+    @contextmanager
+    def connected(self):
+        yield self
 
 
 def landed(offset: int, name: str, *, epoch: int = 0, **more: Any) -> dict[str, Any]:
@@ -52,12 +70,13 @@ def test_a_load_whose_rows_an_earlier_version_didnt_count_begins_anew(make_confi
     now = {"next": ["5"], "time_us": int(time.time() * 1e6)}
     add(config.lake, LANDING, landed(0, "t", **now), landed(1, "u", loaded=7, **now), source="s")
 
-    def interrupted(name: str) -> Record | None:
+    def interrupted(name: str, server: str = "7") -> Record | None:
         table: Any = SimpleNamespace(db="shop", name=name, columns=tuple(COLUMNS), made=None)
         of: Any = SimpleNamespace(epoch=0)
         path = LANDING.at(stores.lake(config), source="s")
-        return _Loading(config.source("s"), cast(Any, None), table, of, path, 10).interrupted()
+        return _Loading(config.source("s"), cast(Any, Numbered(server)), table, of, path, 10).interrupted()
 
     assert interrupted("t") is None
+    assert interrupted("u", "8") is None, "after a failover"
     found = interrupted("u")
     assert found is not None and (found.loaded, found.next) == (7, ["5"])

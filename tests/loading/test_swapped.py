@@ -11,7 +11,7 @@ import pytest
 from cdc_platform.formats.loaded import Place, Record
 from cdc_platform.loading import land, run, table
 from cdc_platform.loading.errors import LoadRefused
-from cdc_platform.loading.view import Open
+from cdc_platform.loading.view import Open, who
 from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.server import Server, dsn_from
 from tests.loading.world import DSN_ENV
@@ -25,7 +25,7 @@ SOURCE: Any = SimpleNamespace(name="shop", format="debezium", tables=SimpleNames
 def any_view(server: Server, *_: Any, **__: Any):
     """Of a server that was asked for no proof."""
     with server.connected(statements.BEGIN) as cursor:
-        yield Open(cursor, Place("b.000001", 9), int(time.time() * 1e6), {"id": "1"})
+        yield Open(cursor, Place("b.000001", 9), int(time.time() * 1e6), who(cursor))
 
 
 @pytest.fixture
