@@ -25,13 +25,13 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
 from cdc_platform.results import Stopwatch
-from cdc_platform.shadow import pairing, ready
+from cdc_platform.shadow import pairing, ready, run
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.ready import Way
 from cdc_platform.snapshots.schema import features
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.session import leased
-from cdc_platform.tables import CHANGELOG, CUTS, SNAPSHOT_FOLDERS, WATERMARKS, Name
+from cdc_platform.tables import CHANGELOG, CUTS, SNAPSHOT_FOLDERS, WATERMARKS, Name, name_of
 
 _LATER = "`cdc-platform run`, then this once more"
 _OF_LOG = ("delta.columnMapping.", "delta.feature.", "delta.min")
@@ -62,7 +62,9 @@ class Handover(Way):
             leases = [(s, stack.enter_context(source_lock(self.config, s))) for s in (self.of, self.by)]
             if not self._done():
                 self._check_config()
-                self._check(ready.bring(spark, self.config, self.pair, leases, self.told))
+                rows = ready.bring(spark, self.config, self.pair, leases, self.told)
+                self._check(rows)
+                self._check_unsettled(spark, rows)
                 with leased(spark, leases[1][1]):
                     self._exchange(spark)
             for source, lease in leases:  # their cuts, limits and catalog
@@ -122,6 +124,15 @@ class Handover(Way):
         if newest is None or up_to is None or up_to <= newest + timedelta(seconds=self.pair.settle_s):
             problem = f"rows of {'.'.join(open_[0])} aren't settled, and {self.by.name} isn't known to have all that "
             raise self.refused(f"{problem}{self.of.name} has", _LATER)
+
+    def _check_unsettled(self, spark: SparkSession, rows: dict[Name, dict[str, Any]]) -> None:
+        """Raises ShadowRefused where a row that couldn't be judged differs, and `by` has nothing newer of it than all
+        that `of` has: `by` has all of that, so both should have the same row. Some feeds tell seconds."""
+        open_ = [name for name, row in rows.items() if row["unsettled"]]
+        if open_ and (newest := self._newest()):
+            since, tables = newest.replace(microsecond=0) + timedelta(seconds=1), [".".join(name) for name in open_]
+            found = run.compare(spark, self.config, self.pair, tables=tables, anew=True, since=since)["rows"]
+            ready.check_tables(self.pair, {name: row for row in found if (name := name_of(row)) in open_})
 
     def _newest(self) -> datetime | None:
         """When the newest change of `of` was made; None: not every change tells that."""

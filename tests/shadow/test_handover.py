@@ -19,7 +19,7 @@ from cdc_platform.shadow.handover import Handover
 from cdc_platform.tables import SNAPSHOT_FOLDERS, SNAPSHOT_PATH
 from tests.oracle.session import DB
 from tests.shadow.test_cutover import Killed, filled
-from tests.shadow.test_run import ITEMS, without
+from tests.shadow.test_run import ITEMS, named, without
 from tests.shadow.world import BY, OF, Pair
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle]
@@ -214,6 +214,30 @@ def test_what_is_not_certain_is_refused(feeds):
     w.config = load_config(w.file)
     w.catch_up()
     refused(w, f"{DB}.uncertain_hand_bag is left out by the rules of {OF}, and its rows of before are kept")
+
+
+@pytest.mark.thorough
+def test_rows_that_differ_by_the_newest_change_of_all_are_refused(feeds):
+    """`by` has it, has come on behind it, and tells a value of it wrongly; it has a newer change of another row."""
+    w = feeds("tencent_dts", "canal")
+    name, _, other = filled(w, "newest_hand")
+    w.run(f"UPDATE {name} SET name = 'one' WHERE id < 4")
+    w.send(OF)
+    w.run(f"UPDATE {name} SET name = 'newer' WHERE id = 4")
+    w.send(BY, named(name, 2, "two"))
+    w.pass_on(other, BY)
+    w.catch_up(OF)
+    row = w.compare()[f"{DB}.{name}"]
+    assert (row["state"], row["differing"], row["unsettled"]) == ("behind", 0, 2)
+    refused(w, f"1 row of {DB}.{name} differs")
+    assert [d[:3] for d in w.open()] == [(name, "2", "differs")]
+    w.run(f"UPDATE {name} SET name = 'three' WHERE id < 4")
+    w.pass_on(other)
+    w.run(f"UPDATE {name} SET name = 'newest' WHERE id = 4")
+    w.pass_on(other, BY)
+    row = w.compare()[f"{DB}.{name}"]
+    assert (row["state"], row["differing"], row["unsettled"]) == ("behind", 0, 1)
+    assert asked(w).do(w.spark)["done"]
 
 
 @pytest.mark.thorough
