@@ -116,8 +116,9 @@ def _add(table: _Table, row: dict[str, Any], over: set[str]) -> None:
 
 
 def _replaced(name: Name, load: _Load, statement: str) -> list[Step]:
-    """A snapshot's rows stand at one place of the log, before all that comes there."""
-    place = (*load.order[:3], -1, 0, 0)
+    """A snapshot's rows stand at one place of the log, before all that comes there; those of a load of the platform's
+    own behind those of an earlier one at its place, which it replaces, too."""
+    place = (*load.order[:3], -1, load.order[4] - 1 if load.whole else 0, 0)
     effects = Effect(0, name, None), Effect(0, None, name)  # type: ignore[arg-type]  # names may have a schema here
     return [Step(place, load.address, statement, effect, load.last) for effect in effects]
 

@@ -30,6 +30,8 @@ PARTITIONS = 1 << 16
 SECOND_HALF = 1 << 45
 """Added to the offset in `order_key.event` of what comes after the first half of a change at its place: the halves may
 come by different partitions, whose offsets say nothing."""
+RECORD = 4 * ROWS
+"""Numbers of `order_key.row` that a record of loaded rows has for itself: its columns, keys and rows."""
 BEFORE_ALL = -1
 """`order_key.event` of loaded rows: they are what the server held at their place, before all that comes there."""
 NUMBERED = 1 << 60
@@ -88,7 +90,7 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
         event, row = pc.if_else(told, event, came), pc.if_else(told, row, within)
     if pc.any(mine := pc.equal(column("topic"), LOADED)).as_py():
         event = pc.if_else(mine, pa.scalar(BEFORE_ALL, pa.int64()), event)
-        row = pc.if_else(mine, pc.add(pc.multiply(column("offset"), ROWS), pc.add(within, 1)), row)
+        row = pc.if_else(mine, pc.add(pc.multiply(column("offset"), RECORD), pc.add(within, 1)), row)
     fields = (pa.array(_epochs(events, arrivals)), file, pos, event, row, column("offset"))
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
 

@@ -197,23 +197,9 @@ class _Loading:
         both the load and the feed. Raises LoadRefused."""
         with opened(self.server, self.of, exact=self.table.text) as view:
             self._same_table()
-            if before := self._held(view):
-                return before
             last: list[Record] = []
             land.land(self.path, self.source, self.of.epoch, self._records(view, last))
         return last[0]
-
-    def _held(self, view: Open) -> Record | None:
-        """The last record of a load that shows what this view would: at the same place of the log. Its rows and those
-        of another one there would stand at one place, and both count."""
-        table = self.table
-        last = land.newest(self.path, self.of.epoch, table.db, table.name, WHOLE)
-        if last is None or not last.last or (last.at.file, last.at.pos) != (view.at.file, view.at.pos):
-            return None
-        if last.columns != list(table.columns):
-            problem = f"{table.text} was loaded at {shown(view.at)} with columns that are stated in another way by now"
-            raise LoadRefused(self.source.name, problem, ["to load when the server has written to its log"])
-        return last
 
     def _records(self, view: Open, last: list[Record]) -> Iterator[Record]:
         """last: gets the last one."""

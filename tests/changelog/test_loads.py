@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from cdc_platform.changelog.loads import loads
+from cdc_platform.changelog.order_key import RECORD
 from cdc_platform.changelog.schema import LOADED_AGAIN, TAKEN_AGAIN
 from cdc_platform.changelog.schema_steps import schema_history
 from cdc_platform.mysql.ddl import Statement
 from cdc_platform.snapshots.schema.then import AtCut
 
 COLUMNS = '[{"name": "id", "type": "int", "key": true}]'
+NAME = ("shop", "t")
 FIRST, SECOND = (1, 157), (9, 157)
 
 
@@ -65,6 +67,16 @@ def test_what_a_snapshot_does_to_the_table(rows, statements, says_whole, replace
     assert said in texts if said else not texts
 
 
+def test_rows_of_an_earlier_load_at_the_same_place_are_gone() -> None:
+    """Each load's rows stand behind its columns, and before those of the next."""
+    rows = [own(FIRST, "0.0", end=True), own(FIRST, "0.1", end=True, row=RECORD + 1)]
+    history = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=False))
+    steps = [(0, *FIRST, -1, row, 0) for row in (0, RECORD)]
+    assert [c.until for c in history.carries(NAME)] == [*steps, None]
+    assert [c.today for c in history.carries(NAME)] == [None, None, NAME]
+    assert history.columns(NAME) == COLUMNS
+
+
 def test_rows_from_before_a_snapshot_that_replaces_the_table_are_gone() -> None:
     found = loads(AGAIN, [*whole(FIRST), *whole(SECOND)], whole=False)
     history = schema_history(AGAIN, lambda *_: [], loads=found)
@@ -75,12 +87,12 @@ def test_rows_from_before_a_snapshot_that_replaces_the_table_are_gone() -> None:
     assert history.exists(("shop", "t")) and history.columns(("shop", "t")) == COLUMNS
 
 
-def own(place: tuple[int, int], number: str, *, end: bool = False) -> dict[str, Any]:
+def own(place: tuple[int, int], number: str, *, end: bool = False, row: int = 1) -> dict[str, Any]:
     """A column list of a load of the platform's own."""
     info = [("load", f"b.1:157 (load {number})"), ("load_whole", "true")]
     info += [("load_end", "table")] if end else []
-    order = (0, *place, -1, 1, 0)
-    return {**shape(place, None), "info": info, "order": order, "address": (":load", 0, place[0], 0)}
+    order = (0, *place, -1, row, 0)
+    return {**shape(place, None), "info": info, "order": order, "address": (":load", 0, place[0] + row - 1, 0)}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +154,6 @@ def test_so_does_a_snapshot_that_a_connector_took_again() -> None:
     assert [bool(history.until((0, *SECOND, event, 0, 9)).steps) for event in (5, 8, 9)] == [False, False, True]
 
 
-NAME = ("shop", "t")
 CASCADE = "create table t (id int, p int, constraint fk foreign key (p) references q (id) on delete cascade)"
 
 

@@ -199,8 +199,10 @@ def test_a_table_without_a_key_is_read_in_one_view(world, format, again, monkeyp
         return
     [done] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=1000)
     assert (done.chunks, w.problems(name)) == (1, [])
+    w.db.run("SET sql_log_bin = 0", f"DELETE FROM {name} WHERE a = 7", "SET sql_log_bin = 1")
     [third] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=1000)
-    assert (third.chunks, third.load, third.first) == (0, done.load, done.first), "nothing was written since"
+    assert third.first == done.first, "nothing stands in the log since"
+    assert third.load != done.load
     assert w.problems(name) == []
 
 
