@@ -21,7 +21,7 @@ from cdc_platform.landing import run as landing
 from cdc_platform.loading import CHUNK_ROWS, land
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, evidence
-from cdc_platform.loading.table import Table, table_of, there
+from cdc_platform.loading.table import Table, table_of, there, untold
 from cdc_platform.loading.view import Open, opened, who
 from cdc_platform.reconcile import notes
 from cdc_platform.reconcile.server import Server
@@ -31,6 +31,10 @@ from cdc_platform.tables import name_of
 from cdc_platform.units import count
 
 _GOES_ON_S = 86_400
+_UNTOLD = (
+    "no change of it has told which columns the feed has: one that the feed leaves out has the server's value now, and "
+    "keeps it when it changes"
+)
 WHOLE = "whole"
 Told = Callable[[str], None]
 
@@ -39,7 +43,7 @@ Told = Callable[[str], None]
 class TableLoad:
     """One table. load: its number (epoch of the log, offset of its first record). first, last: places in the server's
     log of its first and last chunk. resumed: whether an interrupted load went on. rows, chunks: of the whole load, with
-    what was read before it was interrupted. state, reason: of its snapshot afterwards."""
+    what was read before it was interrupted. state, reason: of its snapshot afterwards. warning: what may be wrong."""
 
     table: str
     load: str
@@ -51,6 +55,7 @@ class TableLoad:
     seconds: float = 0.0
     state: str | None = None
     reason: str | None = None
+    warning: str | None = None
 
     def data(self) -> dict[str, Any]:
         """As --json tells it."""
@@ -139,6 +144,9 @@ def _loaded(config: Config, source: Source, server: Server, table: Table, chunk_
     loading = _Loading(source, server, table, of, path, chunk_rows)
     before = loading.interrupted()
     done = TableLoad(table.text, "", "", "", resumed=before is not None)
+    if untold(config, source, table.db, table.name):
+        done.warning = _UNTOLD
+        told(f"{table.text}: {_UNTOLD}")
     while True:
         before = loading.chunk(before) if table.key else loading.at_once()
         at = shown(before.at)

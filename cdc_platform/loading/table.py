@@ -277,6 +277,14 @@ def _listed(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "nothing"
 
 
+def untold(config: Config, source: Source, db: str, name: str) -> bool:
+    """Whether no message has told the columns of a table yet: which of them the feed leaves out nothing says."""
+    if not delta_table.exists(SCHEMA_HISTORY.at(stores.lake(config))):
+        return True
+    full = seen(config, source).full
+    return full.listed.isdisjoint(full.names_of((db, name)))
+
+
 def _stated(config: Config, source: Source, db: str, name: str) -> list[dict[str, Any]]:
     """The column list of a table by the feed's messages and statements; []: they tell none."""
     if not delta_table.exists(SCHEMA_HISTORY.at(stores.lake(config))):

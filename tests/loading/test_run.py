@@ -99,7 +99,8 @@ def test_a_table_that_was_never_loaded_and_a_lost_delete(world):
     w.skip()
     w.catch_up()
     assert w.problems("seen") != []
-    load(w.spark, w.config, w.source, w.server, [("oracle", n) for n in ["seen", *names]], chunk_rows=3)
+    done = load(w.spark, w.config, w.source, w.server, [("oracle", n) for n in ["seen", *names]], chunk_rows=3)
+    assert [one.warning is None for one in done] == [True, *[False] * len(names)]
     assert w.problems("seen", *names) == []
     w.db.run("UPDATE numbers SET t = 1 LIMIT 3", "UPDATE texts SET c = 'x' LIMIT 2", "DELETE FROM bytes LIMIT 1")
     w.publish()

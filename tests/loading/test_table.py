@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from cdc_platform.changelog.schema_steps import schema_history
 from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT
 from cdc_platform.loading import table
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.table import _check_names, _column, table_of
+from cdc_platform.tables import SCHEMA_HISTORY
+from tests.rows import add
 
 SOURCE: Any = SimpleNamespace(name="shop")
 
@@ -124,3 +127,29 @@ def test_a_time_is_spelled_as_the_feed_does(asked, format, stated, landed):
     read = asked(every, [ID, {"name": "a", "type": stated, "key": False}], format)
     rows = [("1", b"10:00:00.500"), ("2", "-10:20:00.000"), ("3", "10:00:00"), ("4", None)]
     assert [row[1] for row in read.landed(rows)] == landed
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([], False),
+        ([("ddl", "t", "create table t (id int, ssn int)")], False),  # has all that the server has
+        ([("message", "t", None)], True),
+        ([("message", "other", None)], False),
+        ([("message", "was", None), ("ddl", "was", "rename table was to t")], True),
+    ],
+)
+def test_what_a_feed_leaves_out_its_messages_alone_tell(make_config, monkeypatch, rows, told):
+    config = make_config([{"name": "s", "format": "debezium", "topics": ["s"]}])
+    assert table.untold(config, config.source("s"), "shop", "t")
+    add(config.lake, SCHEMA_HISTORY, {"source": "s"})
+    columns = '[{"name": "id", "type": "int", "key": true}]'
+    full = schema_history(
+        [
+            {"kind": kind, "db": "shop", "table": name, "ddl": ddl, "columns": None if ddl else columns}
+            | {"order": (0, 1, at, 0, 0, at), "address": ("s", 0, at, 0)}
+            for at, (kind, name, ddl) in enumerate(rows)
+        ]
+    )
+    monkeypatch.setattr(table, "seen", lambda *_: SimpleNamespace(full=full))
+    assert table.untold(config, config.source("s"), "shop", "t") != told
