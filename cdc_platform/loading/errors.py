@@ -13,3 +13,7 @@ class LoadRefused(CdcError):
         self.source, self.problem, self.choices, self.retriable = source, problem, tuple(choices), retriable
         hint = f". What would do: {'; or '.join(self.choices)}" if self.choices else ""
         super().__init__(f"source {source}: {problem}{hint}")
+
+
+class EvidencePurged(LoadRefused):
+    """The server has purged the file of its log in which the feed's newest change stands: a newer one would do."""

@@ -20,7 +20,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.events import file_number
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.queries import text
-from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.errors import EvidencePurged, LoadRefused
 from cdc_platform.tables import CHANGES, LINEAGES, LOG_EPOCHS
 
 _EVENTS, _REACH = 5, 200
@@ -141,7 +141,7 @@ def check(cursor: Any, of: Evidence, exact: str | None = None) -> None:
         if oldest:
             problem = f"{stands}, and the server behind the DSN has purged that file: its oldest is {oldest}"
             choices = ["to load when the next change of any table that is followed has come", _SAME]
-            raise LoadRefused(of.source, problem, choices, retriable=True)
+            raise EvidencePurged(of.source, problem, choices, retriable=True)
         if why:
             problem = (
                 f"{stands}, and the server behind the DSN {why}: it has another log, and its positions order nothing "

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import run as landing
 from cdc_platform.loading import CHUNK_ROWS, land
-from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.errors import EvidencePurged, LoadRefused
 from cdc_platform.loading.proof import Evidence, evidence
 from cdc_platform.loading.table import Table, table_of, there, untold
 from cdc_platform.loading.view import Open, opened, who
@@ -77,15 +77,19 @@ def load(
     histories and typed changes of these tables may begin anew. Raises LoadRefused, ConfigError, SourceUnreachable,
     SourceRefused, RunInProgress, and what the stages raise."""
     with source_lock(config, source) as lease, leased(spark, lease):
-        told("catching up with the feed")
-        for stage in chain.STAGES.values():
-            stage(spark, config, source)
+
+        def catch_up() -> None:
+            told("catching up with the feed")
+            for stage in chain.STAGES.values():
+                stage(spark, config, source)
+
+        catch_up()
         asked = [partial(table_of, config, source, server, db, name) for db, name in names]
         tables = [table() for table in asked]  # what can't be loaded is refused before any lands
         if not end_history:
             _ends_nothing(config, source, names, {t.text for t in tables if t.key})
         seen = [notes.seen(config, source, name) for name in names]
-        found = [_loaded(config, source, server, table(), chunk_rows, told) for table in asked]
+        found = [_loaded(config, source, server, table(), chunk_rows, catch_up, told) for table in asked]
         told("bringing the snapshots up to date")
         follow(spark, config, source)
     states = {name_of(r): r for r in queries.table_states(config) if r["source"] == source.name}
@@ -138,7 +142,15 @@ def follow(spark: SparkSession, config: Config, source: Source) -> None:
         stage(spark, config, source)
 
 
-def _loaded(config: Config, source: Source, server: Server, table: Table, chunk_rows: int, told: Told) -> TableLoad:
+def _loaded(
+    config: Config,
+    source: Source,
+    server: Server,
+    table: Table,
+    chunk_rows: int,
+    catch_up: Callable[[], None],
+    told: Told,
+) -> TableLoad:
     """One table into landing."""
     watch, of, path = Stopwatch(), evidence(config, source), land.path_of(config, source)
     loading = _Loading(source, server, table, of, path, chunk_rows)
@@ -148,7 +160,14 @@ def _loaded(config: Config, source: Source, server: Server, table: Table, chunk_
         done.warning = _UNTOLD
         told(f"{table.text}: {_UNTOLD}")
     while True:
-        before = loading.chunk(before) if table.key else loading.at_once()
+        try:
+            before = loading.chunk(before) if table.key else loading.at_once()
+        except EvidencePurged:  # a long load: the feed has come on
+            catch_up()
+            if (newer := evidence(config, source)) == loading.of or newer.epoch != loading.of.epoch:
+                raise
+            loading = replace(loading, of=newer)
+            continue
         at = shown(before.at)
         done.load, done.first, done.last = before.load, before.begin, at
         done.rows, done.chunks, done.seconds = before.loaded or 0, before.chunk + 1, watch.seconds

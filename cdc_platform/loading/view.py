@@ -32,6 +32,8 @@ from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.server import Server, position_of
 
 _WAIT_S, _POLL_S = 30.0, 0.05
+_PATIENT = "SET SESSION net_write_timeout = 86400, net_read_timeout = 86400"
+"""Rows are taken as they can be landed: by itself a server closes the connection when that takes a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def opened(server: Server, of: Evidence, exact: str | None = None) -> Iterator[O
     """A view of the server whose log the evidence is in. exact: name of a table of which nothing may be in the view
     that stands behind its place, or before it and isn't in the view. Raises LoadRefused, SourceUnreachable,
     SourceRefused."""
-    with server.connected() as cursor:
+    with server.connected(_PATIENT) as cursor:
         before, prepared = who(cursor), _xa(cursor, of.source)
         at = _begun(cursor, of.source)
         if exact is not None and not at.exact:

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_platform.formats.loaded import Place, Record
 from cdc_platform.loading import land, run, table
-from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.errors import EvidencePurged, LoadRefused
 from cdc_platform.loading.view import Open, who
 from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.server import Server, dsn_from
@@ -52,6 +52,38 @@ def begun(db, monkeypatch):
 
     yield loading
     db.run("DROP TABLE IF EXISTS swapped, ghost, old")
+
+
+def test_a_file_that_is_purged_while_a_table_is_loaded(begun, monkeypatch):
+    """The evidence is taken anew, once the feed has come on."""
+    evidences = iter([SimpleNamespace(epoch=0, newest=f"t/0/{n}/0") for n in (1, 2, 2)])
+    views, caught = iter(range(9)), []
+
+    @contextmanager
+    def purged(server: Server, of: Any, **how: Any):
+        if of.newest == "t/0/1/0" and next(views) == 1:
+            raise EvidencePurged("shop", "has purged that file")
+        with any_view(server) as view:
+            yield view
+
+    monkeypatch.setattr(run, "opened", purged)
+    monkeypatch.setattr(run, "evidence", lambda *_: next(evidences))
+    monkeypatch.setattr(run, "untold", lambda *_: False)
+    monkeypatch.setattr(land, "path_of", lambda *_: None)
+    loading = begun()
+    said: list[str] = []
+
+    def loaded() -> run.TableLoad:
+        told = (5, lambda: caught.append(len(said)), said.append)
+        return run._loaded(SimpleNamespace(), SOURCE, loading.server, loading.table, *told)  # type: ignore[arg-type]
+
+    done = loaded()
+    assert (done.rows, done.chunks, caught) == (12, 3, [1]), "it went on behind the first chunk"
+    monkeypatch.setattr(run, "evidence", lambda *_: SimpleNamespace(epoch=0, newest="t/0/1/0"))
+    monkeypatch.setattr(land, "newest", lambda *_: None)
+    views = iter((1, 1))
+    with pytest.raises(EvidencePurged):
+        loaded()
 
 
 def test_another_table_of_the_name_begins_anew(db, begun):

@@ -48,7 +48,8 @@ class MySql:
         return self._rows
 
     @contextmanager
-    def connected(self):
+    def connected(self, *begin: str):
+        self.said += begin
         yield self
 
 
