@@ -7,7 +7,7 @@ both name it. A log in which that is so is the feed's, or goes on from it. Clock
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pymysql.err import MySQLError
@@ -54,6 +54,12 @@ class Evidence:
     def newest(self) -> str:
         """Address of the newest event."""
         return self.events[0].address
+
+    @property
+    def again(self) -> "Evidence":
+        """To look once more at a log in which it was found: one event, by its place. A server reads its file up to a
+        place to tell the GTIDs there."""
+        return replace(self, events=(replace(self.events[0], gtid=None),))
 
 
 def evidence(config: Config, source: Source) -> Evidence:

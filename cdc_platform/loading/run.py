@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from cdc_platform import chain
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
+from cdc_platform.formats.events import file_number
 from cdc_platform.formats.loaded import Place, Record
 from cdc_platform.lake import beside, delta_table, queries, stores
 from cdc_platform.lake.store import Store
@@ -166,14 +167,19 @@ def _loaded(
             catch_up()
             if (newer := evidence(config, source)) == loading.of or newer.epoch != loading.of.epoch:
                 raise
-            loading = replace(loading, of=newer)
+            loading = replace(loading, of=newer, proven=False)
             continue
+        loading = replace(loading, proven=True)
         at = shown(before.at)
         done.load, done.first, done.last = before.load, before.begin, at
         done.rows, done.chunks, done.seconds = before.loaded or 0, before.chunk + 1, watch.seconds
         told(f"{table.text}: {count(done.rows, 'row')} in {count(done.chunks, 'chunk')}, at {at}")
         if before.last:
             return done
+
+
+def _place(at: Place) -> tuple[int, int]:
+    return file_number(at.file) or -1, at.pos
 
 
 def shown(at: Place) -> str:
@@ -191,6 +197,8 @@ class _Loading:
     of: Evidence
     path: Store
     chunk_rows: int
+    proven: bool = False
+    """Whether this process has found the evidence in the server's log."""
 
     def interrupted(self) -> Record | None:
         """The last record of a load that goes on; None: one begins. It goes on at the server that it began at, in
@@ -208,13 +216,17 @@ class _Loading:
 
     def chunk(self, before: Record | None) -> Record:
         """The next one, landed; its last record. Raises LoadRefused."""
-        with opened(self.server, self.of) as view:
+        with opened(self.server, self.of.again if self.proven else self.of) as view:
             self._same_table()
             rows = read(view, self.table.select(before.next if before else None, self.chunk_rows))
             self._same_table()  # the view holds them, once it was read
+        again = ["to load again: it begins anew"]
         if before and view.server["id"] != before.server["id"]:
-            problem, again = f"the load began at server {before.server['id']}", ["to load again: it begins anew"]
-            raise LoadRefused(self.source.name, problem, again, retriable=True)
+            raise LoadRefused(
+                self.source.name, f"the load began at server {before.server['id']}", again, retriable=True
+            )
+        if before and self.proven and (view.server != before.server or _place(view.at) < _place(before.at)):
+            raise LoadRefused(self.source.name, "the server or its log was begun anew", again, retriable=True)
         record = self._record(view, before, rows, last=len(rows) < self.chunk_rows)
         land.land(self.path, self.source, self.of.epoch, land.parted(record))
         return msgspec.structs.replace(record, rows=[])

@@ -3,14 +3,17 @@ MariaDB: without Spark and broker."""
 
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from cdc_platform.formats.loaded import Place, Record
 from cdc_platform.loading import land, run, table
 from cdc_platform.loading.errors import EvidencePurged, LoadRefused
+from cdc_platform.loading.proof import Event, Evidence
 from cdc_platform.loading.view import Open, who
 from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.server import Server, dsn_from
@@ -19,6 +22,10 @@ from tests.oracle.session import DB
 
 pytestmark = pytest.mark.oracle
 SOURCE: Any = SimpleNamespace(name="shop", format="debezium", tables=SimpleNamespace(keys={}))
+
+
+def proof_at(n: int) -> Evidence:
+    return Evidence("shop", 0, (Event(f"t/0/{n}/0", "b.000001", 4, None, f"0-1-{n}"),))
 
 
 @contextmanager
@@ -47,7 +54,7 @@ def begun(db, monkeypatch):
     def loading() -> run._Loading:
         server = Server(dsn_from(DSN_ENV))
         found = table.table_of(SimpleNamespace(), SOURCE, server, DB, "swapped")  # type: ignore[arg-type]
-        of: Any = SimpleNamespace(epoch=0, newest="t/0/1/0")
+        of = proof_at(1)
         return run._Loading(SOURCE, server, found, of, SimpleNamespace(), 5)  # type: ignore[arg-type]
 
     yield loading
@@ -56,11 +63,12 @@ def begun(db, monkeypatch):
 
 def test_a_file_that_is_purged_while_a_table_is_loaded(begun, monkeypatch):
     """The evidence is taken anew, once the feed has come on."""
-    evidences = iter([SimpleNamespace(epoch=0, newest=f"t/0/{n}/0") for n in (1, 2, 2)])
+    evidences, asked = iter(map(proof_at, (1, 2))), []
     views, caught = iter(range(9)), []
 
     @contextmanager
     def purged(server: Server, of: Any, **how: Any):
+        asked.append((of.newest, of.events[0].gtid))
         if of.newest == "t/0/1/0" and next(views) == 1:
             raise EvidencePurged("shop", "has purged that file")
         with any_view(server) as view:
@@ -79,7 +87,9 @@ def test_a_file_that_is_purged_while_a_table_is_loaded(begun, monkeypatch):
 
     done = loaded()
     assert (done.rows, done.chunks, caught) == (12, 3, [1]), "it went on behind the first chunk"
-    monkeypatch.setattr(run, "evidence", lambda *_: SimpleNamespace(epoch=0, newest="t/0/1/0"))
+    first, second = (("t/0/1/0", "0-1-1"), ("t/0/1/0", None)), (("t/0/2/0", "0-1-2"), ("t/0/2/0", None))
+    assert asked == [*first, *second], "the transaction is asked for once"
+    monkeypatch.setattr(run, "evidence", lambda *_: proof_at(1))
     monkeypatch.setattr(land, "newest", lambda *_: None)
     views = iter((1, 1))
     with pytest.raises(EvidencePurged):
@@ -112,3 +122,11 @@ def test_what_is_written_and_the_servers_statistics_leave_it_the_same(db, begun)
     db.run("INSERT INTO swapped VALUES (100)", "ANALYZE TABLE swapped", "FLUSH TABLES")
     assert loading.chunk(first).next == ["10"]
     assert begun().interrupted() is not None
+
+
+def test_a_log_that_begins_anew_between_chunks(db, begun, monkeypatch):
+    loading = replace(begun(), proven=True)
+    first = loading.chunk(None)
+    before = msgspec.structs.replace(first, at=Place("b.000002", 4))
+    with pytest.raises(LoadRefused, match="was begun anew"):
+        loading.chunk(before)
