@@ -85,7 +85,9 @@ def _executed(cursor: Any, gtid: str) -> bool | None:
         except MySQLError:
             return None
         within, executed = cursor.fetchone()
-        return bool(within) if executed and within is not None else None
+        servers = {one.strip().partition(":")[0].lower() for one in gtid.split(",")}
+        known = all(s in str(executed).lower() for s in servers)  # else it is another shard, say, and no replica
+        return bool(within) if known and within is not None else None
     try:
         cursor.execute("SELECT CONCAT_WS(',', @@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_slave_pos)")
     except MySQLError:

@@ -46,6 +46,7 @@ class Told:
     [
         (MYSQL, Newest("u:9", None, 0, None), None),
         ({**MYSQL, "SELECT GTID_SUBSET": [(0, "u:1-8")]}, Newest("u:9", None, 0, None), "lacks transaction u:9"),
+        ({**MYSQL, "SELECT GTID_SUBSET": [(0, "v:1-8")]}, Newest("u:9", None, 0, None), None),
         (OWN_LOG, Newest(None, "b.000002", 400, "7"), None),
         (OWN_LOG, Newest(None, "b.000002", 600, "8"), None),
         ({}, None, None),
