@@ -89,7 +89,9 @@ def _repeat(config: Config, source: Source, event: Event, *, again: bool) -> dic
     first = _first(config, source, event)
     if again:
         return {"outcome": "duplicate", "why": "the log was sent again here", "of": first}
-    return first and {"outcome": "duplicate", "why": "the same change is there already", "of": first}
+    if first is None:
+        return None
+    return {"outcome": "duplicate", "why": "the same change is there already", "of": first}
 
 
 _NOT_YET = {"outcome": "not applied yet", "why": "the changelog stage hasn't come to it: `cdc-platform run` does"}
