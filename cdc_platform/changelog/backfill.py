@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import repeated
+from cdc_platform.changelog import erased_events, repeated
 from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.follow import arrivals
@@ -133,7 +133,7 @@ def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: 
     applied = 0
     if files:
         batch = Batch(source, paths, now.number, spark, files, notes, figures_of(notes), _APP)
-        applied = _write(batch, order, choice)
+        applied = _write(batch, changes, order, choice)
     chosen.note(now, "done")
     return applied
 
@@ -144,14 +144,15 @@ def number(source: Source, paths: dict[str, Store], chosen: Chosen) -> int:
     return commits.unused(app_name(_APP, source), chosen.done[-1].number + 1, *written)
 
 
-def _write(batch: Batch, order: Arrivals, choice: Choice) -> int:
+def _write(batch: Batch, changes: Store, order: Arrivals, choice: Choice) -> int:
     """Writes what is new, and how many rows are."""
-    known, reader = Known(), choice.tellings.read
+    gone = erased_events.sent_again(batch.spark, batch.paths["erasures"], batch.source, changes, batch.files)
+    known, reader = Known(repeated.packed([gone])), choice.tellings.read
     if order.by_position:
         each, made = partial(_new_rows, order, choice), arrow_tasks.spark_schema(repeated.PLACED)
         rows = arrow_tasks.frame(batch.spark, batch.files, CHANGE, each, made, reader=reader)
         stored = delta_sql.read(batch.spark, batch.paths["changelog"]).where(F.col("source") == batch.source.name)
-        known = Known(repeated.in_rows(rows, stored) or Packed({}))
+        known = Known(repeated.in_rows(rows, stored, gone) or Packed({}))
     parts = split_messages(batch) if "envelopes" in batch.paths else Packed({})
     accounting = Accounting(parts, overlaps(batch.notes), moved=True)
     work = Fill(Said.of(batch.source, None), choice, order, accounting, known)

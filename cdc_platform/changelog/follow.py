@@ -48,8 +48,6 @@ def follow(
         erased = cache(partial(erased_events.known, paths["erasures"], source))
         of = partial(_segments, spark, log, changes, files, before=before, erased=erased)
         segments = (_spans if by_position else of)(statistics)
-        if any(s.replay for s in segments):
-            erased_events.sent_again(spark, paths["erasures"], source, changes, files)
         log_epochs.note(paths["epochs"], source, batch, segments, _latest(statistics))
     clocks = _clocks(known, statistics)
     if by_position:

@@ -49,7 +49,7 @@ def in_batch(
     replay does; gone: of the batch's what was erased since it was told, of those from a place on. here: whether the
     batch may hold some within itself. None: there are none."""
     found = [repeated_here(rows())] if here else []
-    lows = [(f, (f["low"]["file_no"], f["low"]["binlog_pos"])) for f in figures if f["low"] is not None]
+    lows = _lows(figures)
     if lows:
         found.append(gone(min(low for _, low in lows)))
     for f, low in lows:
@@ -57,23 +57,34 @@ def in_batch(
             continue
         of_lineage = placed_rows().where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
         found.append(repeated_before(of_lineage, stored(), low, reached))
-    return _packed(found)
+    return packed(found)
 
 
-def in_rows(rows: DataFrame, stored: DataFrame) -> Packed | None:
-    """The same of rows with their `order_key` that were left out so far."""
+def erased(figures: Iterable[dict[str, Any]], gone: Callable[[Place], DataFrame | None]) -> Packed | None:
+    """Of the same those alone that were erased since."""
+    lows = [low for _, low in _lows(figures)]
+    return packed([gone(min(lows))]) if lows else None
+
+
+def _lows(figures: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], Place]]:
+    return [(f, (f["low"]["file_no"], f["low"]["binlog_pos"])) for f in figures if f["low"] is not None]
+
+
+def in_rows(rows: DataFrame, stored: DataFrame, gone: DataFrame | None) -> Packed | None:
+    """The same as `in_batch` of rows with their `order_key` that were left out so far."""
     place = F.when(F.col("binlog_pos").isNotNull(), F.struct("file_no", "binlog_pos"))
     spans = (
         rows.where("file_no IS NOT NULL").groupBy("lineage").agg(F.min(place).alias("low"), F.max(place).alias("high"))
     )
-    found = [repeated_here(rows)]
+    found = [repeated_here(rows), gone]
     for f in spans.where("low IS NOT NULL").collect():  # a row per server
         of_lineage = rows.where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
         found.append(repeated_before(of_lineage, stored, tuple(f["low"]), tuple(f["high"])))
-    return _packed(found)
+    return packed(found)
 
 
-def _packed(found: Iterable[DataFrame | None]) -> Packed | None:
+def packed(found: Iterable[DataFrame | None]) -> Packed | None:
+    """Addresses, each once; None: there are none."""
     some = [f for f in found if f is not None]
     return Packed.of(reduce(DataFrame.union, some).dropDuplicates()) if some else None
 

@@ -107,17 +107,19 @@ def files_writer(source: Source, paths: dict[str, Store], changes: Store) -> bat
 
 
 def _repeats(batch: Batch, changes: Store, followed: Followed) -> Packed | None:
-    """Row changes of a batch that were told before, where positions alone order."""
-    if not followed.arrivals.by_position:
-        return None
+    """Row changes of a batch that were told before: where arrival orders, those alone that were erased since, of which
+    no other row may say where they stood."""
     spark, files = batch.spark, batch.files
+    gone = partial(erased_events.sent_again, spark, batch.paths["erasures"], batch.source, changes, files)
+    if not followed.arrivals.by_position:
+        return repeated.erased(batch.figures, gone)
     return repeated.in_batch(
         lambda: delta_sql.rows_of(spark, changes, files).where("kind = 'row'"),
         partial(repeated.placed_rows, spark, files, followed.arrivals),
         lambda: delta_sql.read(spark, batch.paths["changelog"]).where(F.col("source") == batch.source.name),
         batch.figures,
         followed.reached,
-        partial(erased_events.sent_again, spark, batch.paths["erasures"], batch.source, changes, files),
+        gone,
         here=not order.apart(batch.notes) and duplicates.shared(spark, files, batch.notes),
     )
 

@@ -6,6 +6,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -50,8 +51,9 @@ EVENT_OF = ("entry_index", "row_index")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Addresses of events that were there already. repeats: row changes that say the same as another at its place;
-    None: where the log tells what is sent again. used: events with their `kind`, of messages that are decoded again."""
+    """Addresses of events that were there already. repeats: row changes that say the same as another at its place, or
+    as one that was erased; where arrival orders, of the latter alone: the log tells what else is sent again. used:
+    events with their `kind`, of messages that are decoded again."""
 
     repeats: Packed | None = None
     used: Packed | None = None
@@ -166,19 +168,20 @@ def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, boo
 
 
 def duplicates(events: pa.RecordBatch, outcomes: pa.Array, arrivals: Arrivals, known: Known) -> pa.Array:
-    """Outcomes, where what was there already is a duplicate: row changes of a replay (those of `known.repeats`, where
-    positions alone order), and of messages that were decoded again what was used before."""
-    again = None
-    if arrivals.replays or known.repeats:
-        row = pc.equal(events.column("kind"), "row")
-        again = pc.and_(row, known.repeats.among(events, *EVENT_OF) if known.repeats else replayed(events, arrivals))
+    """Outcomes, where what was there already is a duplicate: row changes of a replay, those of `known.repeats`, and of
+    messages that were decoded again what was used before."""
+    row, again = pc.equal(events.column("kind"), "row"), []
+    if arrivals.replays:
+        again.append(pc.and_(row, replayed(events, arrivals)))
+    if known.repeats:
+        again.append(pc.and_(row, known.repeats.among(events, *EVENT_OF)))
     if known.used:
-        used = pc.and_(pc.fill_null(events.column("retold"), False), known.used.among(events, *EVENT_OF, "kind"))
-        again = used if again is None else pc.or_(again, used)
-    if again is None:
+        used = pc.fill_null(events.column("retold"), False)
+        again.append(pc.and_(used, known.used.among(events, *EVENT_OF, "kind")))
+    if not again:
         return outcomes
     taken = pc.is_in(outcomes, pa.array(("applied", "control")))
-    return pc.if_else(pc.and_(taken, again), "duplicate", outcomes)
+    return pc.if_else(pc.and_(taken, reduce(pc.or_, again)), "duplicate", outcomes)
 
 
 _NAME = ("db", "schema", "table")
