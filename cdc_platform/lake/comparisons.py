@@ -2,7 +2,7 @@
 
 A comparison is of the table that was compared, whatever that is called since: another one that has its name now wasn't
 compared by it. Where the table's snapshot was made anew since, that it was equal proves nothing of the rows that are
-there now; what was lost before it stays mended, as no row of that was missing.
+there now; what was lost before it stays mended, as no row of that was missing, also where later ones leave columns out.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any]]]:
     """Snapshot → the newest row of RECONCILIATIONS of each source table that it holds, with the table's name of today
     as a text in `table`. as_of: the time of the source's rows (None: nobody said); mended: what was lost before then is
-    known not to be missing (None: nothing is), for the whole table was equal then, or was loaded then and what can be
-    compared is equal; mended_lost: offsets that were lost by then; falls_short: why it proves nothing though it is
+    known not to be missing (None: nothing is), for the whole table was equal then, or was loaded then, and what can be
+    compared is equal now; mended_lost: offsets that were lost by then; falls_short: why it proves nothing though it is
     equal, as clauses."""
     if not (rows := _rows(config, source)):
         return {}
@@ -49,10 +49,11 @@ def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any
     found: dict[Name, list[dict[str, Any]]] = {}
     for name, of in of_tables.items():
         newest = max(of, key=_time)
-        before = [*((r["as_of"], r["lost"]) for r in of if r["whole"]), *([loads[name]] if name in loads else [])]
-        mended = (newest["as_of"], newest["lost"]) if newest["whole"] else max(before, default=(None, 0))
-        del newest["whole"]
-        newest["mended"], newest["mended_lost"] = mended if newest["equal"] else (None, 0)
+        then = [(row["as_of"], row["lost"]) for row in of if row["whole"]]
+        if not newest.pop("whole") and name in loads:
+            then.append(loads[name])
+        none = not newest["equal"] or not then
+        newest["mended"], newest["mended_lost"] = (None, 0) if none else max(then, key=lambda at: at[0])
         found.setdefault(source.tables.routed(*name), []).append(newest)
     return found
 
@@ -69,19 +70,21 @@ def rebuilds(config: Config, source: Source) -> dict[Name, int]:
 
 
 def _rows(config: Config, source: Source) -> list[dict[str, Any]]:
-    """The newest one of each name and each time that its snapshot was made anew; and the newest that doesn't
-    fall short by itself: what it has mended stays so."""
+    """Of each name, and each time that its snapshot was made anew, the newest one that is equal, whole and falling
+    short by itself, and the newest that isn't."""
     path = tables.RECONCILIATIONS.at(stores.lake(config))
     there = queries.columns(path) or ()  # an earlier version's table
     made_at = "made_at" if "made_at" in there else "CAST(NULL AS TIMESTAMP)"
     rebuild = "coalesce(rebuild, 0)" if "rebuild" in there else "0"
-    short = "equal AND falls_short IS NOT NULL" if "falls_short" in there else "false"
     as_of = f"CASE WHEN against = 'server' THEN at ELSE {made_at} END"
     newest = f"coalesce({as_of}, CASE WHEN NOT equal THEN at END) DESC NULLS LAST, at DESC"  # as _time
+    of = f"FROM t WHERE source = {queries.text(source.name)}"
+    short = "falls_short IS NOT NULL" if "falls_short" in there else "false"
+    some = f"cardinality(array_remove_all(map_values(not_compared), {queries.text(NOT_CARRIED)})) > 0 OR {short}"
     rows = queries.query(
         f"SELECT *, {as_of} AS as_of, {rebuild} AS of_rebuild FROM (SELECT *, row_number() OVER "
-        f"(PARTITION BY db, schema, \"table\", {rebuild}, against = '{LOAD}', {short} ORDER BY {newest}) AS n FROM t "
-        f"WHERE source = {queries.text(source.name)}) WHERE n = 1",
+        f"(PARTITION BY db, schema, \"table\", {rebuild}, against = '{LOAD}', equal, part ORDER BY {newest}) AS n "
+        f"FROM (SELECT *, {some} AS part {of})) WHERE n = 1",
         t=path,
     )
     return [{**r, "rebuild": int(r["of_rebuild"])} for r in rows or []]

@@ -255,6 +255,32 @@ def test_a_server_that_is_behind_proves_nothing(config: Config, at_source: AtSou
     assert verdicts(told)["shop.orders"] == ("proven", [])
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_loss_stays_mended_when_a_column_comes_that_is_not_compared(
+    config: Config, at_source: AtSource, told: Callable[..., Any], anew: bool
+):
+    lose(config, datetime.now(UTC))
+    assert told("reconcile", "shop")["equal"]
+    at_source.snapshot = SimpleNamespace(dtypes=[("id", "bigint"), ("doc", "string")])
+    at_source.columns_of["orders"] = [ID, SourceColumn("doc", "json", False)]
+    at_source.columns_of["items"] = [ID, SourceColumn("doc", "text", False)]
+    if anew:
+        made_anew(config, "orders")
+    assert told("reconcile", "shop")["equal"]
+    verdict, [reason] = verdicts(told)["shop.orders"]
+    assert (verdict, "column doc of shop.orders can't be compared" in reason) == ("consistent", True)
+    at_source.differing["orders"] = 1
+    told("reconcile", "shop")
+    assert verdicts(told)["shop.orders"][0] == "broken"
+    at_source.differing.clear()
+    told("reconcile", "shop")
+    assert verdicts(told)["shop.orders"] == ("consistent", [reason])
+    lose(config, datetime.now(UTC), 20)
+    assert told("reconcile", "shop")["equal"]
+    lost = ("broken", ["5 offsets of the source were lost before they were landed"])
+    assert verdicts(told)["shop.orders"] == lost, "those alone that no whole comparison saw"
+
+
 def test_a_virtual_column_that_an_earlier_version_noted_takes_no_proof(
     config: Config, at_source: AtSource, told: Callable[..., Any]
 ):
