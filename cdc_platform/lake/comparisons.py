@@ -17,6 +17,9 @@ from cdc_platform.tables import Name, name_of
 
 NOT_CARRIED = "a virtual generated column; the feed doesn't carry it"
 """Why a column isn't compared that the snapshot hasn't: nothing of it can be wrong there."""
+NO_SUCH_TABLE = "the source has no such table, or its account may not read it"
+"""A problem that says nothing of the rows: where it is all there is, and a statement then renamed the table, it was of
+the name."""
 LOAD = "load"
 """`against` of a table that was read whole from the source: no comparison."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -37,6 +40,8 @@ def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any
         name = name_of(row)
         as_it_is = row["rebuild"] == built.get(source.tables.routed(*name), 0)
         if (today := name if as_it_is else statements.today(name, row["at"])) is None:
+            continue
+        if today != name and row["problems"] == [NO_SUCH_TABLE]:
             continue
         if row["against"] == LOAD:
             loads[today] = max(loads.get(today, (_NEVER, 0)), (row["at"], row["lost"]))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import delta_table, folders, queries, stores
+from cdc_platform.lake import comparisons, delta_table, folders, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reconcile import export, live, notes, reached
 from cdc_platform.reconcile.columns import SourceColumn, pair
@@ -105,7 +105,7 @@ def _live(
     columns = server.columns(*name)
     path, part = _kept_in(config, source, name, [c.name for c in columns])
     if not columns:
-        result.problems.append("the source has no such table, or its account may not read it")
+        result.problems.append(comparisons.NO_SUCH_TABLE)
     if delta_table.exists(path):
         result.version = delta_table.version(path)
     else:

@@ -366,6 +366,20 @@ def test_a_difference_goes_with_its_table(config: Config, at_source: AtSource, t
     assert verdicts(told)["shop.orders"] == NEVER, "it ends with its table"
 
 
+def test_that_a_name_is_gone_is_not_said_of_the_table_that_a_late_feed_then_renames(
+    config: Config, at_source: AtSource, told: Callable[..., Any]
+):
+    assert told("reconcile", "shop")["equal"]
+    at_source.columns_of["orders_old"] = at_source.columns_of.pop("orders")
+    assert not told("reconcile", "shop", "shop.orders")["equal"]
+    assert verdicts(told)["shop.orders"][0] == "broken"
+    statement(config, ("orders", "orders_old"))
+    made_anew(config, "orders_old")
+    made_anew(config, "orders", "dropped")
+    why = "shop.orders_old was compared before its rows were made anew"
+    assert verdicts(told)["shop.orders_old"] == ("consistent", [why]), "what was found of it before counts"
+
+
 def test_a_statement_that_is_carried_with_a_reserve_ends_the_proof(
     config: Config, at_source: AtSource, told: Callable[..., Any]
 ):
