@@ -111,10 +111,11 @@ def _decided_as_before(new: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def _stale(of: _Table) -> DataFrame:
-    """TABLE_STATE rows by which the snapshots are to be made again."""
+    """TABLE_STATE rows by which the snapshots are to be made again; of tables whose state is the same, that it is."""
     before, now = (state.now(of.at(config), of.source) for config in (of.config, of.side))
     kept = {n: t["state"] for n, t in before.items()}
-    outcomes = [(n, "stale", AGAIN) for n, t in now.items() if t["state"] in _MADE or t["state"] != kept.get(n)]
+    same = {n for n, t in now.items() if t["state"] not in _MADE and t["state"] == kept.get(n)}
+    outcomes = [(n, t["state"], t["reason"]) if n in same else (n, "stale", AGAIN) for n, t in now.items()]
     gone = [n for n in before if n not in now]
     outcomes += [(n, "stopped", WITHOUT) if kept[n] in _MADE else (n, kept[n], before[n]["reason"]) for n in gone]
     rows = []
@@ -122,7 +123,7 @@ def _stale(of: _Table) -> DataFrame:
         batch = now[name]["batch"] if name in now else state.BEFORE
         told = {"source": of.source.name, **name_columns(name), "batch": batch, "state": became, "reason": reason}
         counts = {"changes": 0, "invalid_dates": 0, "partial": 0, "entries": 1}
-        # Above what either lake had: by it a history sees that its table was made anew.
+        # Above what either lake had: by it histories and comparisons see that a table was made anew.
         last = max(of_.get(name, {}).get("rebuild", 0) for of_ in (before, now))
         rows.append({**told, **counts, "rebuild": last + 1})
     if rows:  # cuts see by the number of rows that something was done since

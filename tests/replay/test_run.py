@@ -12,9 +12,10 @@ from cdc_platform import certificate, chain, tables
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import commits, exchange, stores, watermarks
+from cdc_platform.lake import commits, comparisons, exchange, stores, watermarks
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
+from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import read
 from tests.changes.test_again import Topic, created, row
 from tests.rows import add
@@ -332,18 +333,23 @@ def test_tables_that_are_left_out_or_lose_all_their_changes_by_a_swap(topic: Top
 
     topic.land(row(10, 1, "5"), of("u", row(11, 1, "1")), of("u", row(12, 2, "2")), of("v", row(13, 7, "x")))
     topic.catch_up()
+    with source_lock(topic.config, topic.source):
+        rebuild(topic.spark, topic.config, topic.source, "d", "u")
     followed("d.u")
     gone = of("u", {**row(21, 2, "2", "d"), "before": {"id": 2, "n": "2"}, "after": None})
     topic.land(of("u", row(20, 1, "9", "u")), gone)
     topic.catch_up()
     before = rows_of(topic, "u"), rows_of(topic, "v")
     assert (states(topic), len(before[0])) == ({"t": "live", "u": "left_out", "v": "live"}, 2)
+    made = comparisons.rebuilds(topic.config, topic.source)
     typed = {"columns": {"d.v": {"id": "int", "n": "int"}}}  # which x isn't
     followed("d.u", **typed)
     code, found = asked("replay", "s", "--swap")
     assert (code, found["swapped"]) == (0, True), found
     assert states(topic) == {"t": "live", "u": "left_out", "v": "stopped"}
     assert (rows_of(topic, "u"), rows_of(topic, "v")) == before
+    after = comparisons.rebuilds(topic.config, topic.source)
+    assert all(after[name] > n for name, n in made.items()), "no comparison of before is of what is there now"
     followed(**typed)
     topic.catch_up()
     assert states(topic)["u"] == "live"
