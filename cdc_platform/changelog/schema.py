@@ -244,6 +244,11 @@ class SchemaHistory:
             out.append(_carry(end, inc.today, [x for x in inc.steps if end is not None and x.order >= end]))
         return out
 
+    def is_as_now(self, today: Name, at: Order) -> bool:
+        """Whether rows of today's table at a place are as rows of today: no statement behind it made others of them."""
+        here = next(c for c in self.carries(today) if c.until is None or at < c.until)
+        return here.today == today and here.nothing
+
     def names_of(self, today: Name) -> list[Name]:
         """Every name under which rows of today's table may stand."""
         return [n for n in {*self._spans, *self._aliases, today} if any(c.today == today for c in self.carries(n))]

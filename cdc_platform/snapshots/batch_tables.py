@@ -23,6 +23,7 @@ class Touched:
     changes: int
     versions: list[str]
     low: Order  # of the oldest change
+    newest: Order  # of the newest one that tells a version; where none does as `low`
     told_keys: bool  # `key` tells the key of every change
 
 
@@ -39,6 +40,7 @@ def touched_by(changes: DataFrame) -> list[Touched]:
         .agg(
             F.sum("n").alias("n"),
             F.min("low").alias("low"),
+            F.max(F.when(F.col("schema_version").isNotNull(), F.col("newest"))).alias("newest"),
             F.bool_and("told_keys").alias("told_keys"),
             F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False).alias("v"),
         )
@@ -50,6 +52,7 @@ def touched_by(changes: DataFrame) -> list[Touched]:
             r["n"],
             [v["schema_version"] for v in r["v"] if v["schema_version"]],
             tuple(int(x) for x in r["low"]),
+            tuple(int(x) for x in r["newest"] or r["low"]),
             r["told_keys"],
         )
         for r in found
@@ -74,6 +77,7 @@ def touched_of(notes_: list[Any]) -> list[Touched]:
             sum(v["n"] for v in known.values()),
             sorted((v for v in known if v), key=lambda v: (known[v]["newest"], v), reverse=True),
             tuple(min(v["low"] for v in known.values())),
+            tuple(max((of["newest"] for v, of in known.items() if v), default=min(v["low"] for v in known.values()))),
             all(v["told_keys"] for v in known.values()),
         )
         for name, known in versions.items()

@@ -1,6 +1,7 @@
 """A snapshot made anew from the whole changelog: after DDL that changes more than its columns' names, for tables that
 batches left stale, and when asked for."""
 
+import json
 import logging
 import uuid
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.snapshots.schema.upcast_files import listed
-from cdc_platform.snapshots.table_batch import Work, column_lists, emptied, merged_list, outcome
+from cdc_platform.snapshots.table_batch import Work, column_lists, emptied, merged_list, outcome, with_older
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import Rows
@@ -95,13 +96,30 @@ def every_change(
     rows = upcast.carried(rows, spans, listed(columns), untold=untold)
     touched = [t for t in touched_by(rows) if source.tables.routed(*t.name) == name]
     lists = column_lists(config, source, touched)
-    told = {t.name: history.full.columns(t.name) if spans else merged_list(t, lists) for t in touched}
+    told = {t.name: columns_now(history, t, lists) for t in touched}
     found = routing.Routed(Rows.of(rows), touched, told, stopped)
     if source.tables.routes:
         found = routing.route(found, source, {name: history.lists(name)})
     if name in found.stopped:
         raise TableStopped(source.name, name, found.stopped[name])
     return Changes(found.rows.df, found.touched[0] if found.touched else None, found.told.get(name), lists)
+
+
+def columns_now(history: History, touched: Touched, lists: dict[str, str]) -> str | None:
+    """The column list of a table that is made anew of all its changes: as the history has it, with the key of its
+    newest change where no statement stands behind that. The history keeps a list that messages come back to where it
+    came first."""
+    of_rows = merged_list(touched, lists)
+    if not history.any_ddl:
+        return of_rows
+    told = history.full.columns(touched.name)
+    if not (told and of_rows) or _keys(told) == _keys(of_rows):
+        return told
+    return with_older([of_rows, told]) if history.full.is_as_now(touched.name, touched.newest) else told
+
+
+def _keys(columns: str) -> set[str]:
+    return {c["name"].lower() for c in json.loads(columns) if c["key"]}
 
 
 def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> list[Name]:

@@ -16,12 +16,12 @@ from cdc_platform.lake.store import File
 from cdc_platform.snapshots import batch_rows, partitions, state, together
 from cdc_platform.snapshots.apply import staging
 from cdc_platform.snapshots.batch_tables import Touched, touched_of
-from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, stop
+from cdc_platform.snapshots.rebuild import anew, columns_now, not_carried, rebuilt, stop
 from cdc_platform.snapshots.reduce.full_images import Plain
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.schema.history import History, Plan
 from cdc_platform.snapshots.schema.upcast_files import Notes, clear
-from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list
+from cdc_platform.snapshots.table_batch import Work, column_lists
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import Rows
@@ -124,7 +124,7 @@ def _changes(
         return None
     mine = [t for t in touched if t.name in names and t.name not in stopped]
     lists = column_lists(config, source, mine)
-    columns = {t.name: history.full.columns(t.name) if history.any_ddl else merged_list(t, lists) for t in mine}
+    columns = {t.name: columns_now(history, t, lists) for t in mine}
     return _Changes(rows, {f: told for f, told in noted.items() if told is not None}, mine, columns, lists)
 
 

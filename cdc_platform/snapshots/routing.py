@@ -60,7 +60,8 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
             touched += some
             continue
         low, told_keys = min(t.low for t in some), all(t.told_keys for t in some)
-        touched.append(Touched(target, sum(t.changes for t in some), [], low, told_keys))
+        newest = max(t.newest for t in some)
+        touched.append(Touched(target, sum(t.changes for t in some), [], low, newest, told_keys))
         try:
             union = merged(source, target, _lists(source, target, found, some, known.get(target, {})))
             told[target] = union.columns

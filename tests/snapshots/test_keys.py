@@ -157,6 +157,38 @@ def test_tables_that_keep_their_key_are_not_made_anew(spark: Any, make_config: A
     assert not any(made_anew(feed, n) for n in ("named", "old", "bare"))
 
 
+def test_a_key_that_comes_back_without_a_statement_is_the_tables_again(spark: Any, make_config: Any) -> None:
+    """Also where each of several tables is, and of a source that has statements of others; one that tells the key
+    behind the rows holds."""
+    feed = feed_of(spark, make_config)
+    names = ("one", "two", "told")
+    before, meanwhile = ({n: table(n, key) for n in names} for key in ("id", "ref"))
+    feed.say(
+        ddl("CREATE TABLE other (id INT PRIMARY KEY)", 90),
+        *(t.stated() for t in before.values()),
+        *(t.insert((1, 100 + i), row(1, 10, 1)) for i, t in enumerate(before.values())),
+    )
+    feed.catch_up()
+    feed.say(
+        *(t.stated() for t in meanwhile.values()),
+        *(t.insert((1, 200 + i), row(2, 20, 1)) for i, t in enumerate(meanwhile.values())),
+    )
+    feed.catch_up()
+    assert [key_of(feed, n) for n in names] == ['["ref"]'] * 3
+    feed.say(
+        *(t.insert((1, 300 + i), row(3, 20, 1)) for i, t in enumerate(before.values())),
+        ddl("ALTER TABLE told DROP PRIMARY KEY, ADD PRIMARY KEY (ref, v)", 400, partition=1),
+    )
+    feed.catch_up()
+    assert [rows_of(feed, n) for n in ("one", "two")] == [[(1, 10, 1), (2, 20, 1), (3, 20, 1)]] * 2
+    assert [key_of(feed, n) for n in names] == ['["id"]', '["id"]', '["ref", "v"]']
+    made = [r["rebuild"] for r in feed.rows(TABLE_STATE) if r["table"] == "one"]
+    feed.say(*(before[n].insert((1, 500 + i), row(4, 20, 1)) for i, n in enumerate(("one", "two"))))
+    feed.catch_up()
+    assert [rows_of(feed, n)[-1] for n in ("one", "two")] == [(4, 20, 1)] * 2
+    assert max(r["rebuild"] for r in feed.rows(TABLE_STATE) if r["table"] == "one") == max(made), "it is made no more"
+
+
 @pytest.mark.thorough
 def test_a_snapshot_of_an_earlier_version_shows_its_key_by_its_tombstones(spark: Any, make_config: Any) -> None:
     feed = feed_of(spark, make_config)
