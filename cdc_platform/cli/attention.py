@@ -82,12 +82,18 @@ def _lacking(config: Config, sources: Sequence[Source]) -> list[Finding]:
 
 
 def _erased(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.lake import erasing, stores
     from cdc_platform.landing import erased
 
-    once_more = "`cdc-platform erase` with its key once more"
+    once_more, lake = "`cdc-platform erase` with its key once more", stores.lake(config)
+    decided = {*erasing.noted(lake)}
     found = []
     for source in sources:
-        for i, e in enumerate(erased.of_source(config, source)):
+        told = erased.of_source(config, source)
+        note = erasing.pending(lake, source.name) if source.name in decided else None
+        if note and all(e["number"] != note["number"] for e in told):  # nobody has held the source since
+            told.insert(0, {"number": note["number"], "table": _name(note["row"]), "left": None, "again": 0})
+        for i, e in enumerate(told):
             of = f"erasure {e['number']} of a row of {e['table']}"
             if e["left"] is None and i == 0:
                 found.append(Finding("erasure", source.name, f"{of} was begun and isn't done: {once_more} finishes it"))

@@ -162,8 +162,6 @@ class Erasure(Search):
 
     def _finished(self, spark: SparkSession, path: Store, note: dict[str, Any]) -> dict[str, Any]:
         row, number, name = note["row"], note["number"], self.source.name
-        once = f"erasure {name}"
-        delta_table.append_rows(path, [row], once=(once, 2 * number))
         erasing.finish(self.lake, name)
         note = erasing.pending(self.lake, name) or note
         ledger.append(self.config, self.source, number, note["ledger"])
@@ -183,7 +181,7 @@ class Erasure(Search):
         self._noted(number, tables)
         chain.snapshot(spark, self.config, self.source)  # its cut is of versions that can be read
         told = {**row, "stage": "done", "proof": json.dumps(shown, sort_keys=True)}
-        delta_table.append_rows(path, [told], once=(once, 2 * number + 1))
+        delta_table.append_rows(path, [told], once=erasing.once(name, number, done=True))
         erasing.done(self.lake, name)
         return {
             **{"source": name, "table": self.table.text, "number": number, "records": len(row["records"])},

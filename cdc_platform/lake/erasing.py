@@ -26,6 +26,7 @@ from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, l
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.store import COMMIT, Store
+from cdc_platform.tables import ERASURES
 
 IN_PLACE, ANEW = "in place", "anew"
 _NOTE = "_erasures/{source}.json"
@@ -70,7 +71,7 @@ def pending(lake: Store, source: str) -> dict[str, Any] | None:
 
 def decide(lake: Store, source: str, tables: Iterable[Rewritten], **told: Any) -> dict[str, Any]:
     """Notes an erasure, which `finish` does. told: what is to be known of it then, in JSON's types, and no value that
-    is erased. Returns the note."""
+    is erased: its `number`, and its `row` for ERASURES, which is there. Returns the note."""
     note = {**told, "stage": "decided", "tables": [t.data() for t in tables]}
     unfinished.noted(lake, source)
     _put(lake, source, note)
@@ -106,12 +107,20 @@ def _put(lake: Store, source: str, note: dict[str, Any]) -> None:
     lake.put(_NOTE.format(source=source), json.dumps(note).encode())
 
 
+def once(source: str, number: int, *, done: bool) -> tuple[str, int]:
+    """By what ERASURES takes a row of an erasure once: that it is begun, or that it is done."""
+    return f"erasure {source}", 2 * number + done
+
+
 def finish(lake: Store, source: str) -> None:
     """Does what is decided of a source whose lease is held, and isn't applied yet. Raises LakeChanged, StorageError,
     LeaseLost."""
     note = pending(lake, source)
     if note is None or note["stage"] != "decided":
         return
+    # First: whoever goes on from here is to know what comes once more, and that it isn't done.
+    if row := note.get("row"):
+        delta_table.append_rows(ERASURES.at(lake), [row], once=once(source, note["number"], done=False))
     for table in map(Rewritten.of, note["tables"]):
         _apply(lake.at(table.path), table)
     reached(lake, source, note, "applied")

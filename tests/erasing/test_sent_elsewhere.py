@@ -7,7 +7,8 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.cli import attention
 from cdc_platform.erasing.run import Erasure
-from cdc_platform.lake import stores
+from cdc_platform.lake import erasing, stores
+from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import SourceTable
 from tests.changelog.test_backfill import Changing
@@ -33,8 +34,7 @@ EARLIER = OTHER.insert((1, 50), {"id": "1"})
 
 
 @pytest.fixture(params=["canal"])
-def feed(spark: Any, make_config: Any, request: Any) -> Changing:
-    """Person 7 was erased."""
+def landed(spark: Any, make_config: Any, request: Any) -> Changing:
     made = Changing(spark, make_config([{"name": "s", "format": request.param, "topics": ["t", "t2"]}]), "s")
     landing = tables.LANDING.at(stores.lake(made.config), source="s")
     delta_sql.ensure(tables.LANDING, landing)
@@ -42,11 +42,21 @@ def feed(spark: Any, make_config: Any, request: Any) -> Changing:
     made.say(*SENT)
     made.catch_up()
     assert people(made) == [1, 2, 7]
-    erasure = Erasure.of(made.config, made.source, "d.people", "7", follow=False, told=lambda _: None)
-    assert erasure.erase(spark)["proof"]["left"] == 0
-    assert people(made) == [1, 2]
-    assert told(made) == []
     return made
+
+
+def erase(feed: Changing) -> None:
+    erasure = Erasure.of(feed.config, feed.source, "d.people", "7", follow=False, told=lambda _: None)
+    assert erasure.erase(feed.spark)["proof"]["left"] == 0
+
+
+@pytest.fixture
+def feed(landed: Changing) -> Changing:
+    """Person 7 was erased."""
+    erase(landed)
+    assert people(landed) == [1, 2]
+    assert told(landed) == []
+    return landed
 
 
 def people(feed: Changing) -> list[int]:
@@ -80,7 +90,7 @@ def test_what_comes_again_unrecognised_stays_away_and_is_told(feed: Changing, se
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("feed", ["canal", "dataworks"], indirect=True)
+@pytest.mark.parametrize("landed", ["canal", "dataworks"], indirect=True)
 def test_what_came_again_while_its_table_was_left_out_stays_away(feed: Changing) -> None:
     feed.follow(include=["d.orders"])
     feed.catch_up()
@@ -92,3 +102,27 @@ def test_what_came_again_while_its_table_was_left_out_stays_away(feed: Changing)
     [finding] = told(feed)
     assert "2 messages of it were sent again and are landed" in finding
     assert {r["offset"] for r in feed.rows(tables.CHANGELOG) if r["topic"] == "t2"} <= {0, 3}
+
+
+def test_an_erasure_that_was_killed_when_it_was_decided_is_told_and_known(
+    landed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(lake: Any, source: str) -> None:
+        if erasing.pending(lake, source):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(erasing, "finish", dies)
+        erase(landed)
+    [finding] = told(landed)
+    assert finding.startswith("erasure 1 of a row of d.people was begun and isn't done")
+    landed.say(*SENDINGS["by another topic"])
+    with source_lock(landed.config, landed.source):
+        landed.catch_up()
+    assert people(landed) == [1, 2]
+    unfinished, again = told(landed)
+    assert unfinished == finding
+    assert "2 messages of it were sent again and are landed" in again
+    erase(landed)
+    [again_only] = told(landed)
+    assert again_only == again
