@@ -7,6 +7,7 @@ stopped for so long that another one took the source over and wrote to it isn't 
 No Spark here.
 """
 
+import hashlib
 import json
 import logging
 from typing import Any, NamedTuple
@@ -43,6 +44,8 @@ def decide(
     that of one whose rows are new here, and what its checkpoint tells then (batches.entry). folders_too: it is decided
     only by the note of folders with this number (folders.py). Raises LeaseLost, StorageError."""
     told = [{**t._asdict(), "files": [f._asdict() for f in t.files]} for t in tables]
+    if folders_too is None:  # asked before the look at the lease: nobody else has written until here
+        told = [{**t, "was": _now(lake, t)} for t in told]
     note = {"tables": told, "batches": batches, "folders": folders_too, "lease": lease.number_of(lake, source)}
     unfinished.noted(lake, source)
     _put(lake, source, note)
@@ -83,9 +86,18 @@ def finish(lake: Store, source: str) -> bool:
 
 
 def _in_time(lake: Store, source: str, told: dict[str, Any]) -> bool:
-    """Whether nobody held the source between who noted this and now, or one of them has begun with it."""
+    """Whether nobody held the source between who noted this and now, or one of them has begun with it, or none of them
+    wrote to what it exchanges."""
     by, now = told.get("lease"), lease.number_of(lake, source)
-    return by is None or now is None or now <= by + 1 or bool(told.get("begun"))
+    if by is None or now is None or now <= by + 1 or told.get("begun"):
+        return True
+    return all(table.get("was") == _now(lake, table) for table in told["tables"])
+
+
+def _now(lake: Store, table: dict[str, Any]) -> str:
+    """By which the files that a table, or its partition, has now are known."""
+    names = sorted(delta_table.files(lake.at(table["path"]), **table["partition"]))
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
 def _exchange(path: Store, partition: dict[str, str], files: list[Written], *, news: bool) -> None:
