@@ -195,26 +195,26 @@ def shown(made: Mapping[dg.AssetKey, dg.EventLogRecord]) -> dict[dg.AssetKey, Sh
 
 
 class Told(NamedTuple):
-    """A check's newest evaluation: whether it passed, and of which run it is."""
+    """A check's newest evaluation: whether it passed, of which run it is, and whether Dagster takes it for one of the
+    asset's newest materialization. Another doesn't let what lies downstream begin, whatever it said."""
 
     passed: bool
     run_id: str
+    counts: bool
 
 
-def passed_last(
+def told_last(
     instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], names: Iterable[str]
 ) -> dict[dg.AssetCheckKey, Told]:
-    """Checks of these names that Dagster takes for evaluated: of the run of their asset's newest materialization, or
-    told since. Others don't let what lies downstream begin, whatever they said."""
+    """Checks of these names that were evaluated."""
     keys = list(keys)
     made = newest(instance, keys)
     wanted = [dg.AssetCheckKey(k, n) for k, n in product(keys, names)]
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(wanted)
     return {
-        key: Told(of.passed, record.run_id)
+        key: Told(of.passed, record.run_id, _counts(record, of, made.get(key.asset_key)))
         for key, record in records.items()
         if isinstance(of := record.evaluation, dg.AssetCheckEvaluation)  # else planned
-        and _counts(record, of, made.get(key.asset_key))
     }
 
 
@@ -273,7 +273,9 @@ def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:
     }
 
 
-def evaluation(result: dg.AssetCheckResult, on: dg.EventLogRecord | None = None) -> dg.AssetCheckEvaluation:
+def evaluation(
+    result: dg.AssetCheckResult | dg.AssetCheckEvaluation, on: dg.EventLogRecord | None = None
+) -> dg.AssetCheckEvaluation:
     """A check's result as an event of a step that isn't the check's own. on: the materialization of another run that it
     is of: Dagster compares times else, and those of SQLite are whole seconds."""
     assert result.asset_key is not None

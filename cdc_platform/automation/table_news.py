@@ -23,6 +23,8 @@ from cdc_platform.tables import Name
 TELLING_S = 5.0
 """How long a run that goes on tells of tables at a time."""
 _AT_ONCE = 16
+_Check = tuple[dg.AssetKey, str]
+"""Asset, and name of its check."""
 
 
 class TableNews:
@@ -41,7 +43,12 @@ class TableNews:
         """Whether there was more to tell than time for it."""
         self._fresh = silence.freshness(naming.config, source)
         self._changes: dict[str, int] = {}
-        self._told: dict[tuple[dg.AssetKey, str], bool] = {}
+        self._told: dict[_Check, bool] = {}
+        self._own: set[_Check] = set()
+        """Those that the run has told."""
+        self._overtaken: set[_Check] = set()
+        """Those of them that another run has told since: what this one says again goes into its row of before, and
+        Dagster looks at the newest row. So it is told outside of the run."""
         self._beside: dict[dg.AssetKey, str | None] = {}
 
     def add(self, result: StageResult) -> None:
@@ -83,8 +90,14 @@ class TableNews:
             yield table
             for check in checks:
                 which = check.asset_key, check.check_name
-                if self._told.get(which) is not check.passed:
-                    self._told[which] = check.passed
+                if self._told.get(which) is check.passed:
+                    continue
+                self._told[which] = check.passed
+                if which in self._overtaken:
+                    made_now = table_events.newest(self.instance, [check.asset_key]).get(check.asset_key)
+                    self.instance.report_runless_asset_event(table_events.evaluation(check, made_now))
+                else:
+                    self._own.add(which)
                     yield check
 
     def _due(self, statuses: list[TableStatus]) -> list[TableStatus]:
@@ -93,7 +106,7 @@ class TableNews:
         keys = {s.id: self.naming.table(self.source, *s.id).key for s in statuses}
         seen = {r.asset_entry.asset_key: r.asset_entry for r in self.instance.get_asset_records(list(keys.values()))}
         names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS, table_events.CERTIFIED)
-        passed = table_events.passed_last(self.instance, keys.values(), names)
+        before = table_events.told_last(self.instance, keys.values(), names)
 
         def told_at(s: TableStatus) -> float | None:
             """When Dagster was told; 0: never, or otherwise. None: there is no need."""
@@ -106,11 +119,13 @@ class TableNews:
                 return 0.0
             intact = s.certificate is None or s.certificate.verdict != BROKEN
             now = (s.state != "stopped", not s.held, intact)
-            last = {n: passed.get(dg.AssetCheckKey(key, n)) for n in names}
-            wrong = [n for n, ok in zip(names, now, strict=True) if (of := last[n]) is None or of.passed is not ok]
-            for name, of in last.items():
-                if name in wrong or (of and of.run_id != self.run_id):  # another run told of it since
-                    self._told.pop((key, name), None)
+            last = {n: before.get(dg.AssetCheckKey(key, n)) for n in names}
+            said = {n: of.passed if of and of.counts else None for n, of in last.items()}
+            wrong = [n for n, ok in zip(names, now, strict=True) if said[n] is not ok]
+            overtaken = {n for n, of in last.items() if of and of.run_id != self.run_id and (key, n) in self._own}
+            self._overtaken |= {(key, n) for n in overtaken}
+            for name in (*wrong, *overtaken):
+                self._told.pop((key, name), None)
             if wrong:
                 return 0.0 if s.state != "waiting" or s.held else None
             at = newest.timestamp if newest else 0.0

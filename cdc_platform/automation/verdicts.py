@@ -33,11 +33,11 @@ def _tell(instance: dg.DagsterInstance, naming: Naming, source: Source) -> None:
     certificate.issue(naming.config, (s.certificate for s in found if s.certificate))
     keys = {naming.table(source, *s.id).key: s for s in found}
     made = table_events.newest(instance, keys)
-    passed = table_events.passed_last(instance, keys, (table_events.CERTIFIED,))
+    before = table_events.told_last(instance, keys, (table_events.CERTIFIED,))
     for key, status in keys.items():
         intact = status.certificate is not None and status.certificate.verdict != BROKEN
-        told = passed.get(dg.AssetCheckKey(key, table_events.CERTIFIED))
-        if told is not None and told.passed is not intact:
+        told = before.get(dg.AssetCheckKey(key, table_events.CERTIFIED))
+        if told is not None and (told.passed is not intact or not told.counts):
             for result in table_events.check_results(status, key):
                 if result.check_name == table_events.CERTIFIED:
                     instance.report_runless_asset_event(table_events.evaluation(result, made.get(key)))

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.epochs import Place
 from cdc_platform.changelog.event_content import CONTENT, PLACE, comparable, digest
 from cdc_platform.changelog.order import ADDRESS
-from cdc_platform.changes.file_stats import NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.lake import delta_table, queries
 from cdc_platform.lake.store import File, Store
@@ -75,11 +74,19 @@ def among(spark: SparkSession, sent: DataFrame, erased: Sequence[Erased]) -> Dat
 
 
 def sent_again(
-    spark: SparkSession, path: Store, source: Source, changes: Store, files: list[File], since: Place = NO_POSITION
+    spark: SparkSession,
+    path: Store,
+    source: Source,
+    changes: Store,
+    files: list[File],
+    between: tuple[Place, Place] | None = None,
 ) -> DataFrame | None:
     """ADDRESS of the events in files of CHANGES that were erased before; None: there are none. Which messages hold them
-    is noted: their bytes are in the lake again. since: the lowest place in the files."""
-    if not (erased := [e for e in known(path, source) if (e.file_no, e.binlog_pos) >= since]):
+    is noted: their bytes are in the lake again. between: the lowest and the highest place in the files."""
+    erased = known(path, source)
+    if between is not None:
+        erased = [e for e in erased if between[0] <= (e.file_no, e.binlog_pos) <= between[1]]
+    if not erased:
         return None
     sent = among(spark, comparable(delta_sql.rows_of(spark, changes, files)), erased)
     address = sent.select(*(F.col(f"sent_{c}").alias(c) for c in ADDRESS))

@@ -5,7 +5,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial, reduce
 from typing import Any, NamedTuple
@@ -31,6 +31,8 @@ PLACED = EVENT.append(pa.field("order_key", ORDER))
 _USED = ("row", "ddl", *KINDS["control"])
 _MESSAGE = ["topic", "partition", "offset"]
 _IMAGES = ("key", "before", "after")
+Gone = Callable[[tuple[Place, Place]], DataFrame | None]
+"""The lowest and the highest place of rows → ADDRESS of those among them that were erased."""
 _CONTENT = ("op", "db", "schema", "table", "gtid", "lineage")
 
 
@@ -40,19 +42,20 @@ def in_batch(
     stored: Callable[[], DataFrame],
     figures: Iterable[dict[str, Any]],
     reached: Place | None,
-    gone: Callable[[Place], DataFrame | None],
+    gone: Gone,
     *,
     here: bool,
 ) -> Packed | None:
     """Row changes of a batch that were told before. rows: of the batch; placed_rows: with their `order_key`; stored: of
     the changelog, which is asked only when a batch goes back behind the highest position already seen (`reached`), as a
-    replay does; gone: of the batch's what was erased since it was told, of those from a place on. here: whether the
+    replay does; gone: of the batch's what was erased since it was told. here: whether the
     batch may hold some within itself. None: there are none."""
     found = [repeated_here(rows())] if here else []
-    lows = _lows(figures)
-    if lows:
-        found.append(gone(min(low for _, low in lows)))
-    for f, low in lows:
+    placed = [f for f in figures if f["low"] is not None]
+    if placed:
+        found.append(gone(_between(placed)))
+    for f in placed:
+        low = _place(f["low"])
         if reached is None or low > reached:
             continue
         of_lineage = placed_rows().where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
@@ -60,14 +63,18 @@ def in_batch(
     return packed(found)
 
 
-def erased(figures: Iterable[dict[str, Any]], gone: Callable[[Place], DataFrame | None]) -> Packed | None:
+def erased(figures: Iterable[dict[str, Any]], gone: Gone) -> Packed | None:
     """Of the same those alone that were erased since."""
-    lows = [low for _, low in _lows(figures)]
-    return packed([gone(min(lows))]) if lows else None
+    placed = [f for f in figures if f["low"] is not None]
+    return packed([gone(_between(placed))]) if placed else None
 
 
-def _lows(figures: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], Place]]:
-    return [(f, (f["low"]["file_no"], f["low"]["binlog_pos"])) for f in figures if f["low"] is not None]
+def _between(placed: Sequence[dict[str, Any]]) -> tuple[Place, Place]:
+    return min(_place(f["low"]) for f in placed), max(_place(f["high"]) for f in placed)
+
+
+def _place(told: Mapping[str, Any]) -> Place:
+    return told["file_no"], told["binlog_pos"]
 
 
 def in_rows(rows: DataFrame, stored: DataFrame, gone: DataFrame | None) -> Packed | None:

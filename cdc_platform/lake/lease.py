@@ -122,12 +122,27 @@ def number_of(lake: Store, source: str) -> int | None:
 
 
 def is_held(lake: Store, slug: str) -> bool:
-    """Whether a process has a source's lease, on whatever machine, so far as its record says: it isn't given back, nor
-    is it of a process of this machine that has ended."""
+    """Whether a process has a source's lease, on whatever machine: it isn't given back, nor is it of a process of this
+    machine that has ended. One of another machine is to renew it while this waits, for two beats at most."""
     folder = f"{FOLDER}/{slug}"
     numbers = _numbers(lake, folder)
-    text = lake.read(f"{folder}/{numbers[-1]:0{_DIGITS}d}") if numbers else None
-    return bool(text) and not _is_over(json.loads(text), 0)
+    path = f"{folder}/{numbers[-1]:0{_DIGITS}d}" if numbers else ""
+    text = lake.read(path) if path else None
+    if not text or _is_over(record := json.loads(text), 0) or _still.get((lake.root, folder)) == text:
+        return False
+    if record["holder"]["machine"] == _machine():
+        return True
+    until = time.monotonic() + 2 * record["length_s"] / _BEATS
+    while time.monotonic() < until:
+        time.sleep(_POLL_S)
+        if (now := lake.read(path)) != text:
+            return bool(now) and not json.loads(now)["released"]
+    _still[lake.root, folder] = text
+    return False
+
+
+_still: dict[tuple[str, str], bytes] = {}
+"""Lake and folder → the record of another machine that nobody renewed while this process waited for it."""
 
 
 @contextmanager

@@ -212,7 +212,7 @@ class _Loading:
         if time.time() - last.time_us / 1e6 >= _GOES_ON_S:
             return None
         with self.server.connected() as cursor:
-            return last if who(cursor)["id"] == last.server["id"] else None
+            return last if who(cursor) == last.server else None
 
     def chunk(self, before: Record | None) -> Record:
         """The next one, landed; its last record. Raises LoadRefused."""

@@ -15,6 +15,7 @@ from cdc_platform.changelog import log_epochs
 from cdc_platform.changelog.epochs import loaded
 from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION
 from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
 from cdc_platform.formats.events import file_number
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.queries import text
@@ -26,17 +27,21 @@ _REACH = 200
 """Messages of a partition in which its newest place is looked for."""
 _STATUS = ("SHOW ALL SLAVES STATUS", "SHOW REPLICA STATUS", "SHOW SLAVE STATUS")
 """MariaDB knows the first, MySQL from 8.0.22 on the second."""
+_THREADS = tuple(f"{kind}_{thread}_running" for kind in ("replica", "slave") for thread in ("io", "sql"))
+"""Both are "No" of a primary that was a replica once, too; that one isn't read-only."""
 _LAGS = ("seconds_behind_source", "seconds_behind_master")
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The feed's newest change: its transaction, its place in a log, the server that wrote it, as far as told."""
+    """The feed's newest change: its transaction, its place in a log, the server that wrote it, as far as told. sets:
+    whether several servers may write at a time that know nothing of each other, as the sets of TDSQL."""
 
     gtid: str | None
     file: str | None
     pos: int
     server: str | None
+    sets: bool = False
 
 
 def newest(config: Config, source: Source) -> Newest | None:
@@ -57,7 +62,10 @@ def newest(config: Config, source: Source) -> Newest | None:
         "AND kind IN ('row', 'ddl') ORDER BY \"offset\" DESC LIMIT 1",
         t=CHANGES.at(lake, format=source.format, source=source.name),
     )
-    return Newest(rows[0]["gtid"] or None, rows[0]["binlog_file"], at[1], rows[0]["lineage"]) if rows else None
+    if not rows:
+        return None
+    sets = "sets" in FORMATS[source.format].options.model_fields
+    return Newest(rows[0]["gtid"] or None, rows[0]["binlog_file"], at[1], rows[0]["lineage"], sets)
 
 
 def lacking(server: Server, newest: Newest | None) -> str | None:
@@ -65,29 +73,31 @@ def lacking(server: Server, newest: Newest | None) -> str | None:
     with server.connected() as cursor:
         has = _has(cursor, newest) if newest else None
         if newest and has is False:
-            return f"the server lacks transaction {newest.gtid}, which the feed has told: a replica that is behind"
+            return f"the server lacks transaction {newest.gtid}, which the feed has told: it is behind, or another one"
         return None if has else _behind(cursor)
 
 
 def _has(cursor: Any, newest: Newest) -> bool | None:
     """Whether a server has the change; None: nothing tells."""
     try:
-        found = _executed(cursor, newest.gtid) if newest.gtid else None
+        found = _executed(cursor, newest.gtid, sets=newest.sets) if newest.gtid else None
         return _passed(cursor, newest) if found is None else found
     except MySQLError:  # not this kind of server, or not for this account
         return None
 
 
-def _executed(cursor: Any, gtid: str) -> bool | None:
+def _executed(cursor: Any, gtid: str, *, sets: bool) -> bool | None:
     if not (mine := MARIADB_GTID.fullmatch(gtid)):
         try:
             cursor.execute("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed), @@GLOBAL.gtid_executed", (gtid,))
         except MySQLError:
             return None
         within, executed = cursor.fetchone()
+        if within is None or not executed:
+            return None
         servers = {one.strip().partition(":")[0].lower() for one in gtid.split(",")}
-        known = all(s in str(executed).lower() for s in servers)  # else it is another shard, say, and no replica
-        return bool(within) if known and within is not None else None
+        known = all(s in str(executed).lower() for s in servers)
+        return bool(within) if known or not sets else None  # a primary of before knows nothing of the new one
     try:
         cursor.execute("SELECT CONCAT_WS(',', @@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_slave_pos)")
     except MySQLError:
@@ -118,8 +128,16 @@ def _behind(cursor: Any) -> str | None:
         for row in cursor.fetchall():
             told = dict(zip(names, row, strict=True))
             lag = next((told[n] for n in _LAGS if n in told), 0)
-            if lag is None:
+            if lag is None and (_read_only(cursor) or any(told.get(n, "No") != "No" for n in _THREADS)):
                 return "the server is a replica that has stopped, or isn't connected"
-            if int(lag):
+            if int(lag or 0):
                 return f"the server is a replica that is {int(lag):,} s behind"
     return None
+
+
+def _read_only(cursor: Any) -> bool:
+    try:
+        cursor.execute("SELECT @@GLOBAL.read_only")
+    except MySQLError:
+        return True
+    return bool(cursor.fetchone()[0])

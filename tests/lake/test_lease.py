@@ -24,6 +24,7 @@ _ELSEWHERE = {"machine": ["another boot", "pid:[1]"], "host": "b", "pid": 1, "st
 def forgotten(monkeypatch):
     """Every test is a process of its own."""
     monkeypatch.setattr(lease, "_last", {})
+    monkeypatch.setattr(lease, "_still", {})
     monkeypatch.setattr(lease, "_POLL_S", 0.02)
 
 
@@ -114,12 +115,21 @@ def test_the_holder_renews(store):
 
 def test_who_looks_sees_whether_a_process_has_it_on_any_machine(store):
     assert not lease.is_held(store, "s")
-    record(store, 7)
-    assert lease.is_held(store, "s")
-    record(store, 7, released=True)
-    assert not lease.is_held(store, "s")
     with held(store):
         assert lease.is_held(store, "s")
+    assert not lease.is_held(store, "s")
+    record(store, 7, length_s=1)
+    assert not lease.is_held(store, "s"), "nobody renews it"
+    started = time.monotonic()
+    assert not lease.is_held(store, "s")
+    assert time.monotonic() - started < 0.2, "it is known"
+    later = threading.Timer(0.1, record, (store, 7), {"length_s": 1, "beat": 1})
+    record(store, 7, length_s=1)
+    lease._still.clear()
+    later.start()
+    assert lease.is_held(store, "s")
+    later.join()
+    record(store, 7, released=True)
     assert not lease.is_held(store, "s")
 
 

@@ -46,7 +46,9 @@ class Told:
     [
         (MYSQL, Newest("u:9", None, 0, None), None),
         ({**MYSQL, "SELECT GTID_SUBSET": [(0, "u:1-8")]}, Newest("u:9", None, 0, None), "lacks transaction u:9"),
-        ({**MYSQL, "SELECT GTID_SUBSET": [(0, "v:1-8")]}, Newest("u:9", None, 0, None), None),
+        # A primary of before a failover; another set of TDSQL.
+        ({**MYSQL, "SELECT GTID_SUBSET": [(0, "v:1-8")]}, Newest("u:9", None, 0, None), "lacks transaction u:9"),
+        ({**MYSQL, "SELECT GTID_SUBSET": [(0, "v:1-8")]}, Newest("u:9", None, 0, None, sets=True), None),
         (OWN_LOG, Newest(None, "b.000002", 400, "7"), None),
         (OWN_LOG, Newest(None, "b.000002", 600, "8"), None),
         ({}, None, None),
@@ -54,6 +56,9 @@ class Told:
         ({"SHOW REPLICA STATUS": [("r", 0)]}, None, None),
         ({"SHOW REPLICA STATUS": [("r", 21600)]}, None, "21,600 s behind"),
         ({"SHOW SLAVE STATUS": [("r", None)]}, None, "has stopped"),
+        ({"SHOW SLAVE STATUS": [("r", None)], "SELECT @@GLOBAL.read_only": [(1,)]}, None, "has stopped"),
+        # It was a replica once.
+        ({"SHOW SLAVE STATUS": [("r", None)], "SELECT @@GLOBAL.read_only": [(0,)]}, None, None),
         ({**OWN_LOG, "SHOW REPLICA STATUS": [("r", 3)]}, Newest(None, "b.000002", 400, "8"), "3 s behind"),
         ({**MYSQL, "SHOW REPLICA STATUS": [("r", 3)]}, Newest("u:9", None, 0, None), None),
     ],
