@@ -65,6 +65,7 @@ def in_part(bad: dict[int, str]) -> list[dict[str, Any]]:
     return events
 
 
+@pytest.mark.thorough
 def test_what_still_holds_of_a_message_is_held_once(spark: Any, tmp_path: Path):
     source = {"name": "s", "format": "canal", "topics": ["t"]}
     feed = Feed(spark, parse_config({"lake": str(tmp_path), "sources": [source]}, tmp_path / "cdc.yaml"), "s")

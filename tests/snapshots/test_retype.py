@@ -242,6 +242,7 @@ def never(*_):
     raise AssertionError("rows that today's decoder gave are decoded again")
 
 
+@pytest.mark.thorough
 def test_rows_are_decoded_again_only_where_more_is_known_now(debezium, monkeypatch):
     """A list that an ALTER made stands against the CREATE before it. A statement that comes late is no such thing."""
     debezium.land(ddl(50, CREATE, COLUMNS), scaled(60, 1), topic="ddl")
