@@ -127,10 +127,10 @@ def _behind(cursor: Any) -> str | None:
         names = [column[0].lower() for column in cursor.description]
         for row in cursor.fetchall():
             told = dict(zip(names, row, strict=True))
-            lag = next((told[n] for n in _LAGS if n in told), 0)
+            lag: Any = next((told[n] for n in _LAGS if n in told), 0)
             if lag is None and (_read_only(cursor) or any(told.get(n, "No") != "No" for n in _THREADS)):
                 return "the server is a replica that has stopped, or isn't connected"
-            if int(lag or 0):
+            if lag is not None and int(lag):
                 return f"the server is a replica that is {int(lag):,} s behind"
     return None
 
