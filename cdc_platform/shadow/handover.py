@@ -127,17 +127,10 @@ class Handover(Way):
 
     def _check_unsettled(self, spark: SparkSession, rows: dict[Name, dict[str, Any]]) -> None:
         """Raises ShadowRefused where a row that couldn't be judged differs, and `by` has nothing newer of it than all
-        that `of` has: `by` has all of that, so both should have the same row. Some feeds tell seconds, and an event
-        tells when its statement ran: of what was committed around that time `of` may lack some, unless it is known to
-        be complete behind it. A capture that has died isn't."""
+        that `of` has: `by` has all of that, so both should have the same row. Some feeds tell seconds."""
         open_ = [name for name, row in rows.items() if row["unsettled"]]
         if open_ and (newest := self._newest()):
-            since, settle = newest.replace(microsecond=0) + timedelta(seconds=1), timedelta(seconds=self.pair.settle_s)
-            complete = watermarks.complete(WATERMARKS.at(stores.lake(self.config)), self.of.name)
-            up_to = complete and complete.source_time
-            if up_to is None or up_to <= since + settle:
-                since -= settle + timedelta(seconds=1)
-            tables = [".".join(name) for name in open_]
+            since, tables = newest.replace(microsecond=0) + timedelta(seconds=1), [".".join(name) for name in open_]
             found = run.compare(spark, self.config, self.pair, tables=tables, anew=True, since=since)["rows"]
             ready.check_tables(self.pair, {name: row for row in found if (name := name_of(row)) in open_})
 
