@@ -1,8 +1,8 @@
 """A change as an SQL statement in MySQL's language: what would do at a server what the change says was done.
 
 Names are quoted with backticks, texts with MySQL's escapes. Timestamps are UTC, zero dates and zero in a numbered
-column are values: a session that runs statements sets so first (`PREAMBLE`). A statement is one line of printable
-characters, so that what a screen shows is what a server takes.
+column are values: a session that runs statements sets so first (`PREAMBLE`). No value has a character that a screen
+shows as another one, so that what people copy is what a server takes; DDL and names are as the source has them.
 """
 
 import json

@@ -15,7 +15,8 @@ from tests.changelog.feed import LANDED, Feed, SourceTable
 
 pytestmark = pytest.mark.spark
 
-T = SourceTable("shop", "t", [("id", "int"), ("a", "int")])
+T = SourceTable("shop", "t", [("id", "int"), ("a", "int"), ("b", "text")])
+LONG = "a\tb\x1b\u2028'" + 3000 * "x"
 PLACE = {"lineage": "", "binlog_file": None}
 
 
@@ -27,7 +28,7 @@ def feed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Feed:
     found = Feed(spark, load_config(folder / "cdc.yaml"), "s")
     found.say(
         T.stated(),
-        T.insert((1, 10), {"id": "1", "a": "1"}, **PLACE, source_time=None),
+        T.insert((1, 10), {"id": "1", "a": "1", "b": LONG}, **PLACE, source_time=None),
         T.insert((1, 20), {"id": "2", "a": "1"}, **PLACE, source_time=LANDED),
         T.insert((1, 30), {"id": "3", "a": "1"}, **PLACE, source_time=None),
     )
@@ -54,6 +55,15 @@ def test_a_change_without_a_time_had_come_where_one_behind_it_had(
     assert (told["here"], [w["kind"] for w in told["why"]]) == (there, [] if there else ["never seen"])
     later = explained(feed, capsys, monkeypatch, key, "--at", (LANDED + timedelta(hours=1)).isoformat())
     assert later["here"] is True
+
+
+def test_people_see_the_whole_statement_as_a_server_takes_it(
+    feed: Feed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CDC_CONFIG", str(feed.config.file))
+    assert run(["explain", "s", "shop.t", "1", "--sql"]) == 0
+    said = f"INSERT INTO `shop`.`t` (`id`, `a`, `b`) VALUES (1, 1, _utf8mb4 X'{LONG.encode().hex().upper()}');"
+    assert said in capsys.readouterr().out.splitlines()
 
 
 def test_what_is_sent_again_repeats_the_stored_change(feed: Feed):

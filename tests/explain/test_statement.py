@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.explain.statement import PREAMBLE, ddl, literal, statement
+from tests.docs.pages import ROOT
 from tests.oracle import server
 
 COLUMNS = [
@@ -62,6 +63,11 @@ def test_each_operation():
     assert statement(change("truncate"), []) == "TRUNCATE TABLE `shop`.`t```;"
     assert ddl({"db": "shop", "ddl": "DROP TABLE t; "}) == "USE `shop`;\nDROP TABLE t;"
     assert ddl({"db": None, "ddl": "ALTER TABLE t ADD x INT -- note;"}) == "ALTER TABLE t ADD x INT -- note\n;"
+
+
+def test_the_page_says_what_a_script_begins_with():
+    page = (ROOT / "docs" / "explain.md").read_text()
+    assert [line for line in PREAMBLE.splitlines() if f"  {line}\n" not in page] == []
 
 
 VALUES: dict[str, tuple[str, str, Any]] = {
