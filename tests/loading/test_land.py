@@ -13,19 +13,20 @@ from cdc_platform.tables import LANDING, LOADED
 from tests.rows import add
 
 COLUMNS = [Column("id", "int", True)]
+SERVER = {"id": "7", "host": "db", "port": "3306", "version": "8.4.3"}
 
 
 class Numbered:
     """A server that says which it is."""
 
-    def __init__(self, number: str):
-        self.number = number
+    def __init__(self, **other: str):
+        self.server = SERVER | other
 
     def execute(self, sql: str) -> None:
         assert sql.startswith("SELECT @@server_id")
 
     def fetchone(self) -> tuple[Any, ...]:
-        return self.number, "db", 3306, "8.4.3"
+        return tuple(self.server.values())
 
     @contextmanager
     def connected(self):
@@ -35,7 +36,7 @@ class Numbered:
 def landed(offset: int, name: str, *, epoch: int = 0, **more: Any) -> dict[str, Any]:
     at = Place("b.000001", 900 + offset)
     at_us = more.pop("time_us", 1)
-    record = Record("0.0", WHOLE, {"id": "7"}, at, at_us, "shop", name, COLUMNS, "t/0/5/0", "b.000001:900", **more)
+    record = Record("0.0", WHOLE, SERVER, at, at_us, "shop", name, COLUMNS, "t/0/5/0", "b.000001:900", **more)
     key = land.key_of("shop", name, WHOLE)
     return {"topic": LOADED, "partition": epoch, "offset": offset, "key": key, "value": encoded(record)}
 
@@ -70,13 +71,14 @@ def test_a_load_whose_rows_an_earlier_version_didnt_count_begins_anew(make_confi
     now = {"next": ["5"], "time_us": int(time.time() * 1e6)}
     add(config.lake, LANDING, landed(0, "t", **now), landed(1, "u", loaded=7, **now), source="s")
 
-    def interrupted(name: str, server: str = "7") -> Record | None:
+    def interrupted(name: str, **other: str) -> Record | None:
         table: Any = SimpleNamespace(db="shop", name=name, columns=tuple(COLUMNS), made=None)
         of: Any = SimpleNamespace(epoch=0)
         path = LANDING.at(stores.lake(config), source="s")
-        return _Loading(config.source("s"), cast(Any, Numbered(server)), table, of, path, 10).interrupted()
+        return _Loading(config.source("s"), cast(Any, Numbered(**other)), table, of, path, 10).interrupted()
 
     assert interrupted("t") is None
-    assert interrupted("u", "8") is None, "after a failover"
+    assert interrupted("u", id="8") is None, "after a failover"
+    assert interrupted("u", version="8.4.4") is None, "a server made anew"
     found = interrupted("u")
     assert found is not None and (found.loaded, found.next) == (7, ["5"])
