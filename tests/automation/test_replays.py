@@ -96,6 +96,7 @@ def test_no_values_come_to_dagsters_database_unless_asked_for(job, instance, mon
     assert asked == [0]
 
 
+@pytest.mark.thorough
 def test_a_replay_that_is_refused_fails_with_its_reason(job, instance, monkeypatch):
     def refused(*_, **__):
         raise RunInProgress("shop-dts", 60)

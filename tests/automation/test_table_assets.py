@@ -198,6 +198,7 @@ def test_a_stopped_table_is_red_everywhere_until_it_lives_again(config, instance
     assert latest(instance, orders, NOT_STOPPED) == (True, "live")
 
 
+@pytest.mark.thorough
 def test_stopped_tables_of_a_source_are_its_own(config, naming, instance, run_job, stages, orders):
     table_state(config, "shop-dts", "shop.orders", "stopped", "no key", rebuild=1)
     mine, other = (naming.key("snapshots", s) for s in config.sources)
@@ -228,6 +229,7 @@ def test_held_rows_are_red_on_their_table_and_source_until_resolved(config, nami
     assert latest(instance, quarantine, "nothing_is_held") == (True, "nothing is held")
 
 
+@pytest.mark.thorough
 def test_a_change_of_columns_warns_once(config, instance, run, stages, orders):
     run()
     snapshot(config, "shop-dts", "shop.orders", 3, total=pa.decimal128(10, 2))
@@ -335,6 +337,7 @@ def test_a_table_rebuilt_by_command_is_no_failure_for_rows_of_it_that_are_held(
     assert latest(instance, orders, "certified") == (False, "broken: quarantine holds 1 row of it")
 
 
+@pytest.mark.thorough
 def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, stages, monkeypatch):
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
     config = make_config(tmp_path, freshness_s=60)
@@ -378,6 +381,7 @@ def test_tables_have_a_freshness_policy_by_what_their_source_promises(tmp_path, 
     assert tuple(p and p.fail_window.to_timedelta().total_seconds() for p in policies) == seconds
 
 
+@pytest.mark.thorough
 def test_a_run_of_one_table_leaves_the_page_of_all_sources_as_things_are_after_it(
     config, naming, run_job, stages, orders, instance, monkeypatch
 ):

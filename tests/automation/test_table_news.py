@@ -75,6 +75,7 @@ def named(events: list, kind: type) -> list[str]:
     return [e.asset_key.path[-1] for e in events if isinstance(e, kind)]
 
 
+@pytest.mark.thorough
 def test_what_there_is_no_time_for_comes_the_next_time(config, source, instance, tables, news):
     run = news()
     run.add(brought(3, *NAMES))
@@ -194,6 +195,7 @@ def test_what_a_killed_run_left_untold_another_tells(config, source, instance, t
     assert len(named(found, dg.AssetCheckEvaluation)) == 4, "of the new run"
 
 
+@pytest.mark.thorough
 def test_tables_that_were_told_of_longest_ago_come_first(config, source, instance, tables, news):
     told(config, source, instance, news())
     run = news()
@@ -262,6 +264,7 @@ def evaluated(instance, name: str, passed: bool) -> None:
     log(instance, [dg.AssetCheckEvaluation(asset_key=key, check_name="certified", passed=passed)], "another")
 
 
+@pytest.mark.thorough
 def test_what_another_run_said_of_a_check_meanwhile_is_told_anew_with_the_next_materialization(
     config, source, instance, tables, naming
 ):

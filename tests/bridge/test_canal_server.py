@@ -89,6 +89,7 @@ def _carrying(config, said: list[str], ended: list[Totals]) -> Iterator[None]:
         thread.join(30)
 
 
+@pytest.mark.thorough
 def test_rows_arrive_in_order_across_a_killed_server(shop, broker: BrokerInfo, make_config, monkeypatch):
     db, server = shop
     monkeypatch.setenv("CANAL_PASSWORD", PASSWORD)

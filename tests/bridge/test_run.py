@@ -151,6 +151,7 @@ def test_a_stop_does_not_wait_for_kafka(canal: CanalDouble, setup: Setup):
     assert time.monotonic() - started < 15
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 def test_a_batch_that_kafka_refuses_is_rolled_back_and_heals(broker: BrokerInfo, canal: CanalDouble, setup: Setup):
     canal.feed = [b"small", b"x" * 5000]

@@ -76,6 +76,7 @@ def test_a_file_number_without_a_position_is_doubtful(tmp_path):
     assert found(paths, notes, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("files", "may_be", "are"),

@@ -72,6 +72,7 @@ def test_a_restart_from_earlier_changes_nothing(feed: Feed, whole: bool) -> None
     assert set(epochs(feed)) == {0}
 
 
+@pytest.mark.thorough
 @in_one_run_or_two
 def test_a_restart_from_before_a_failover_changes_nothing(feed: Feed, whole: bool) -> None:
     """The older log's places are ahead of the newer one's; equal rows of one transaction are there in each."""
@@ -123,6 +124,7 @@ def test_a_log_that_begins_anew_is_newer_also_where_its_places_were_stored(feed:
     assert epochs(feed) == [0, 0, 1, 1, 1]
 
 
+@pytest.mark.thorough
 def test_a_message_completed_late_stands_where_it_began(feed: Feed) -> None:
     """A message in parts whose last part comes after other messages: its place is behind theirs, not a newer log."""
     feed.say({**ORDERS.update((1, 30), row(1, "b"), row(1, "c")), "offset": 103})
@@ -153,6 +155,7 @@ def test_a_batch_that_is_done_again_decides_the_same(feed: Feed) -> None:
     assert live(feed) == [(1, "b")]
 
 
+@pytest.mark.thorough
 def test_statements_of_a_quiet_topic_are_of_their_servers_log(feed: Feed) -> None:
     """After a failover a statement comes by a topic whose old places were lower: it stands among the new log's rows."""
     history = {"topic": "history", "kind": "ddl", "db": "shop", "table": "orders"}
@@ -170,6 +173,7 @@ def test_statements_of_a_quiet_topic_are_of_their_servers_log(feed: Feed) -> Non
     assert places == sorted(places)
 
 
+@pytest.mark.thorough
 def test_a_truncate_by_a_quiet_topic_stands_after_the_log_began_again(feed: Feed) -> None:
     """RESET MASTER: the same server begins its files anew. The statements' topic only ascends; times tell its log."""
 
@@ -205,6 +209,7 @@ def test_what_could_not_be_read_within_a_replay_is_no_part_of_it(feed: Feed) -> 
     assert live(feed) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 
 
+@pytest.mark.thorough
 def test_two_partitions_that_send_the_same_again_keep_what_is_new(feed: Feed) -> None:
     """Rows without a Kafka key go to any partition: each of two new copies would pass for the other's."""
     feed.say(audit((1, 10), "x", offset=1), audit((1, 20), "y", offset=2), audit((1, 15), "z", offset=1, partition=1))
@@ -237,6 +242,7 @@ def test_a_lake_of_before_goes_on_behind_what_it_had(feed: Feed) -> None:
     assert epochs(feed) == [1, 2]
 
 
+@pytest.mark.thorough
 def test_an_unknown_row_of_an_entry_ends_a_replay_before_its_entry(feed: Feed) -> None:
     """A row that was erased, say: those before it in its entry have come."""
 

@@ -149,6 +149,7 @@ def test_a_rollback_is_held_once_however_often_it_is_tried(spark: Any, tmp_path:
         assert len(DeltaTable(table.at(topic.config.lake)).to_pyarrow_table()) == 1
 
 
+@pytest.mark.thorough
 def test_one_of_two_rows_that_were_held_for_the_same_reason_is_told_again(topic: Topic):
     topic.land(created(), row(10, 1, "5"))
     changes.run(topic.spark, topic.config, topic.source)

@@ -39,6 +39,7 @@ def test_options_are_noted_once_per_change_with_their_first_offsets(spark, make_
     assert "t/0 from offset 3" in told
 
 
+@pytest.mark.thorough
 def test_the_content_of_a_schema_file_counts(spark, make_config, tmp_path):
     file = tmp_path / "schema.sql"
     file.write_text("CREATE TABLE d.t (id int primary key);")

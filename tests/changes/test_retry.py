@@ -119,6 +119,7 @@ def test_statements_are_put_aside_once(topic):
     assert dict(kinds)["ddl"] == 3
 
 
+@pytest.mark.thorough
 def test_files_that_note_no_ddl_are_not_looked_through_for_it(topic):
     topic.land_noted(ddl(CREATE), row("insert", field=["1", "'a'"]))
     topic.catch_up()

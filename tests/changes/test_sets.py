@@ -46,6 +46,7 @@ def patched(frozen: Any, **values: Any) -> Iterator[None]:
             object.__setattr__(frozen, name, value)
 
 
+@pytest.mark.thorough
 def test_a_lake_in_which_no_sets_were_noted_is_looked_through_once(spark: Any, tmp_path: Path) -> None:
     topic = Topic(spark, tmp_path, "tdsql")
     context = FORMATS["tdsql"].context

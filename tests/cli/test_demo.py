@@ -24,6 +24,7 @@ def cli(*args: str, cwd: Path | None = None, **env: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.thorough
 def test_missing_jars_are_told_with_what_mends_it(tmp_path):
     done = cli("demo", "--folder", str(tmp_path / "demo"), "--json", CDC_JARS=str(tmp_path / "none"))
     assert done.returncode == 2

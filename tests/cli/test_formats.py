@@ -102,6 +102,7 @@ def both(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, Any]:
     return code, data
 
 
+@pytest.mark.thorough
 def test_what_reads_the_lake(lake, capsys):
     [source] = lake.sources
     code, status = both(capsys, "status")

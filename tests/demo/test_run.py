@@ -89,6 +89,7 @@ def test_versions_of_all_tables_of_a_lake(tmp_path):
     assert table_versions(config) == {str(lake / path): paths.count(path) - 1 for path in set(paths)}
 
 
+@pytest.mark.thorough
 @pytest.mark.s3
 def test_a_lake_in_use_is_not_taken_for_a_demo(s3, s3_store, tmp_path, monkeypatch):
     for name, value in (("ACCESS_KEY_ID", s3_server.KEY), ("SECRET_ACCESS_KEY", s3_server.SECRET)):

@@ -101,6 +101,7 @@ def test_patterns_name_schemas(broker, spark, tmp_path):
     assert [n for _, n in queries.known_tables(config)] == [("app", "a", "t")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("scenario", "table", "kept"),
     [

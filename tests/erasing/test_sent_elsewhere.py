@@ -104,6 +104,7 @@ def test_what_came_again_while_its_table_was_left_out_stays_away(feed: Changing)
     assert {r["offset"] for r in feed.rows(tables.CHANGELOG) if r["topic"] == "t2"} <= {0, 3}
 
 
+@pytest.mark.thorough
 def test_an_erasure_that_was_killed_when_it_was_decided_is_told_and_known(
     landed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_what_is_sent_again_repeats_the_stored_change(feed: Feed):
     assert (told[4]["outcome"], told[4]["of"], told[5]["outcome"]) == ("duplicate", "t/0/2 entry 0 row 0", "applied")
 
 
+@pytest.mark.thorough
 def test_a_late_change_that_the_snapshots_have_not_come_to_needs_no_rebuild(
     feed: Feed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -94,6 +94,7 @@ def test_a_store_that_looks_and_then_writes_is_refused(s3_store):
     is_refused(LooksThenObjects(s3_store.root, s3_store.storage))
 
 
+@pytest.mark.thorough
 @pytest.mark.s3
 def test_a_server_that_ignores_conditions_is_refused(s3, s3_store):
     s3.fault("unconditional", method="PUT", times=10**9)

@@ -129,6 +129,7 @@ def test_a_gap_that_closes_in_part_stays_where_it_was(config):
     assert (gap.first, gap.last, gap.before, gap.after) == (13, 14, 9, 10)
 
 
+@pytest.mark.thorough
 def test_a_comparison_that_finds_all_tables_equal_mends_it(config, capfd):
     for table in ("orders", "items"):
         schema_history(config, (SOURCE, "shop", table))

@@ -79,6 +79,7 @@ def test_two_that_do_so_at_once_lose_nothing(path, monkeypatch):
     assert len(delta_table.files(path)) == 1
 
 
+@pytest.mark.thorough
 def test_sources_that_write_at_once_lose_nothing(path):
     def of(source: str) -> None:
         for n in range(20):

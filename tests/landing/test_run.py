@@ -158,6 +158,7 @@ def test_what_killed_runs_landed_is_accounted_for_once(feed, kafka, monkeypatch)
     assert [r[2:] for r in own.ledger("landed") if r[4]] == [(0, 4, 5), (5, 7, 3)]
 
 
+@pytest.mark.thorough
 def test_a_loss_accepted_after_a_kill_counts_nothing_twice(feed, kafka):
     topic = kafka.topic()
     kafka.fill(topic, 5)
@@ -344,6 +345,7 @@ def test_records_that_came_and_went_in_a_partition_empty_until_then_are_a_loss(f
     assert own.rows("partition", "offset") == [(0, 0), (1, 3)]
 
 
+@pytest.mark.thorough
 def test_a_deleted_topic_is_told_and_the_others_go_on_when_that_is_accepted(feed, kafka):
     prefix = f"d-{uuid.uuid4().hex[:6]}"
     gone, stays = kafka.topic(f"{prefix}-gone"), kafka.topic(f"{prefix}-stays")

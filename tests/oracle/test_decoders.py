@@ -47,6 +47,7 @@ def _canonical(column: Column, value: Any) -> str | None:
     return None if value is None else _TEXT.get(column.base, str)(value)
 
 
+@pytest.mark.thorough
 def test_the_binlog_leads_to_what_the_database_says(workload):
     """The oracle's own two sides agree: the independent reader of the binlog, and SELECT."""
     source, told = workload

@@ -242,6 +242,7 @@ def test_all_tables_by_the_command(world: World, capsys: Any) -> None:
     assert [(d["kind"], d["expected_rows"], d["actual_rows"]) for d in no_key["differences"]] == [("repeated", 2, 1)]
 
 
+@pytest.mark.thorough
 def test_what_the_chain_catches_up_with_or_the_source_changed_since_is_no_difference(world: World) -> None:
     """Key 1 arrives late, 2 is changed at the source after the view, 3 stays wrong."""
     world.db.run("CREATE TABLE shop.lagging (id INT PRIMARY KEY, v TEXT)")
@@ -270,6 +271,7 @@ def test_what_the_chain_catches_up_with_or_the_source_changed_since_is_no_differ
     assert result.version is not None and result.version >= 2
 
 
+@pytest.mark.thorough
 def test_rows_that_the_server_changes_all_the_time_are_not_judged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +318,8 @@ def test_the_asset_check_tells_how_much_differs_and_no_values(world: World) -> N
         assert check.metadata["rows"].value == 4
 
 
-@pytest.mark.parametrize("later_too", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("later_too", [False, True])
 def test_exports(world: World, tmp_path: Path, later_too: bool) -> None:
     def compare(path: Path, table: str, **how: Any) -> TableResult:
         return against_export(world.spark, world.config, world.source, str(path), ("shop", table), **how)

@@ -342,6 +342,7 @@ def test_a_policy_or_an_unreadable_statement_stops_only_its_table(spark: Any, ma
     ]
 
 
+@pytest.mark.thorough
 def test_a_rename_that_took_one_of_two_tables_stops_both_until_it_shows_which(spark: Any, make_config: Any) -> None:
     """canal's JSON has the database of the new name in place of the session's."""
     config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
@@ -443,9 +444,7 @@ def taken(table: SourceTable, place: tuple[int, int], ids: str, last: bool = Tru
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "parted", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["one run", "run by run"]
-)
+@pytest.mark.parametrize("parted", [False, True], ids=["one run", "run by run"])
 def test_a_snapshot_taken_again_replaces_the_table_or_says_that_it_tells_no_deletes(
     spark: Any, make_config: Any, tmp_path: Path, parted: bool
 ) -> None:

@@ -157,6 +157,7 @@ def test_tables_that_keep_their_key_are_not_made_anew(spark: Any, make_config: A
     assert not any(made_anew(feed, n) for n in ("named", "old", "bare"))
 
 
+@pytest.mark.thorough
 def test_a_key_that_comes_back_without_a_statement_is_the_tables_again(spark: Any, make_config: Any) -> None:
     """Also where each of several tables is, and of a source that has statements of others; one that tells the key
     behind the rows holds."""
@@ -215,6 +216,7 @@ def test_a_key_that_the_configuration_gives_from_now_on(spark: Any, make_config:
     assert key_of(feed, "t") == '["ref"]'
 
 
+@pytest.mark.thorough
 def test_the_zeros_of_a_key_that_is_a_float_are_one_row(spark: Any, make_config: Any) -> None:
     """An update from one to the other moves no row, and the row is as the source spells it."""
     feed = feed_of(spark, make_config, history=["d.whole"])

@@ -87,6 +87,7 @@ def test_a_truncate_by_another_partition_stops_the_table_until_the_operator_choo
     assert (feed.state("shop", "orders")[0], live(feed)) == ("live", [(9, "new")])
 
 
+@pytest.mark.thorough
 def test_a_truncate_in_the_second_of_a_row_can_not_be_chosen(feed: Feed) -> None:
     feed.say(at(insert(1, "old"), 1, 7, 5), at(TRUNCATE, 0, 0, 5))
     feed.catch_up()
@@ -124,6 +125,7 @@ def test_a_truncate_by_the_rows_own_partition_has_its_place(feed: Feed) -> None:
     assert live(feed) == [(2, "new")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partition", [0, 1], ids=["of the rows", "another"])
 def test_a_truncate_without_a_position_beside_rows_that_have_one(spark: Any, make_config: Any, partition: int) -> None:
     """In the rows' partition it stands where it came; in another nothing says where."""
@@ -157,7 +159,7 @@ def placed(change: dict[str, Any], partition: int, offset: int, pos: int, second
 
 @pytest.mark.thorough
 @in_one_run_or_two
-@pytest.mark.parametrize("pos", [150, pytest.param(300, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("pos", [150, 300])
 def test_rows_with_a_place_and_a_truncate_without_one_by_another_partition(binlog: Feed, whole: bool, pos: int) -> None:
     """Nothing says which was first, be the row's place behind those before the TRUNCATE or ahead of them."""
     binlog.say(placed(insert(1, "a"), 0, 0, 100, 0), placed(insert(2, "b"), 0, 1, 200, 5), at(TRUNCATE, 0, 2, 6))

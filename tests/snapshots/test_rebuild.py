@@ -77,6 +77,7 @@ def test_readers_find_its_rows_all_the_time(rebuilt: tuple[Feed, SourceTable], m
     assert (feed.kept("shop", [table.name]), feed.state("shop", table.name)) == (before, ("live", None))
 
 
+@pytest.mark.thorough
 def test_a_run_killed_between_the_two_tables_is_followed_by_one_that_does_it_again(
     rebuilt: tuple[Feed, SourceTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_type_changes_in_some_tables_and_rows_come_after_it(spark: Any, make_c
     assert not [name for name in carried.below("") if name.endswith(".parquet")], "no row stays there"
 
 
+@pytest.mark.thorough
 def test_a_kill_while_they_are_made_loses_nothing_and_shows_nothing(
     spark: Any, make_config: Any, made: list[Name], monkeypatch: pytest.MonkeyPatch
 ) -> None:

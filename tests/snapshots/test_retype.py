@@ -266,6 +266,7 @@ def test_rows_are_decoded_again_only_where_more_is_known_now(debezium, monkeypat
     assert [(then == by, rows) for then, rows in each] == [(True, 2), (False, 4)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fits", [True, False], ids=["of the type", "not of the type"])
 def test_a_run_that_ends_before_it_has_made_the_snapshot_leaves_no_rows_as_they_were(debezium, fits):
     """The batch that is still to come has the rows from before they were decoded again."""

@@ -202,6 +202,7 @@ def test_a_run_of_several_batches_in_which_a_row_goes_makes_it_anew(spark: Any, 
     assert told == [(1, 1, False), (1, 2, False), (2, 1, True)]
 
 
+@pytest.mark.thorough
 def test_of_one_that_is_made_anew_a_line_is_told(feed: Feed) -> None:
     feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
     lines: list[str] = []
@@ -281,6 +282,7 @@ def test_over_ddl_it_ends_as_the_snapshot(feed: Feed, story: str) -> None:
     assert {t: commits(feed, t) for t in before} == before
 
 
+@pytest.mark.thorough
 def test_where_times_do_not_ascend_the_documented_query_finds_one_version_of_a_key(feed: Feed, spark: Any) -> None:
     """A statement that waited for another's lock stands behind it, and tells when it began."""
 

@@ -224,6 +224,7 @@ def test_a_change_in_the_second_of_what_is_there(spark, make_config, together, g
     assert notes(feed, "t0").get(1) == ("7.50" if state == "live" else None if gone else "1.50")
 
 
+@pytest.mark.thorough
 def test_a_batch_is_one_commit_of_each_table_and_a_small_table_stays_one_file(feed, together):
     feed.say(*first(THREE))
     feed.catch_up()
@@ -248,6 +249,7 @@ def test_many_files_of_inserts_are_put_together_with_the_next_rows(feed, togethe
     assert notes(feed, "t0") == {n: f"{n}.50" for n in range(1, 7)}
 
 
+@pytest.mark.thorough
 def test_a_value_that_does_not_fit_stops_its_table_alone(feed, together):
     feed.say(*first(THREE))
     feed.catch_up()
@@ -299,6 +301,7 @@ def test_a_file_that_cannot_be_written_is_its_tables_alone(feed, together, monke
     assert all(feed.state("shop", n) == ("live", None) and "7.50" in notes(feed, n).values() for n in THREE)
 
 
+@pytest.mark.thorough
 def test_a_run_killed_between_two_tables_of_a_batch_does_the_rest(feed, monkeypatch):
     feed.say(*first(THREE))
     feed.catch_up()

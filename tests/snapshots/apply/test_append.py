@@ -144,6 +144,7 @@ def feed_once(spark, divided, tmp_path_factory):
     return feed
 
 
+@pytest.mark.thorough
 def test_later_batches_merge_into_what_workers_wrote_and_ddl_reshapes_it(feed, spark):
     _first(feed)
     path = feed.target("shop", "wide").snapshot.uri()

@@ -391,6 +391,7 @@ def test_rows_of_a_commit_that_came_in_between_are_looked_at_again(feed, spark, 
     assert {r["note"] for r in feed.live("shop", "t")} == {"new", "x" * 50}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_where_others_write_all_the_time_merge_takes_the_batch(feed, marking, monkeypatch):
     monkeypatch.setattr(commits, "commit", lambda *_, **__: False)

@@ -70,6 +70,7 @@ def test_it_follows_the_events_of_the_log_and_never_goes_back(feed: Feed):
     assert now(feed).number == number  # nothing new is nothing to tell
 
 
+@pytest.mark.thorough
 def test_its_gtids_stand_before_what_no_table_has(feed: Feed):
     feed.say(ONE.stated(), change(ONE, 1, 10), mark("commit", 5, 11, gtid_set="a:1-7"))
     feed.catch_up()
@@ -89,6 +90,7 @@ def test_its_gtids_stand_before_what_no_table_has(feed: Feed):
     assert (now(feed).position, now(feed).gtid) == ("mysql-bin.000001:11", "a:1-11")
 
 
+@pytest.mark.thorough
 def test_what_kafka_had_removed_keeps_tables_back_until_they_are_compared(feed: Feed):
     feed.say(ONE.stated(), TWO.stated(), change(ONE, 1, 10), change(TWO, 2, 10))
     feed.catch_up()

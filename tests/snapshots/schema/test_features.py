@@ -133,9 +133,10 @@ def test_a_table_without_a_key_is_marked_from_its_first_delete_on(feed: Any) -> 
     assert seen(one) == seen(one, "u") == [[i, 0, f"b{i}"] for i in (0, 1, 3)]
 
 
+@pytest.mark.thorough
 @spark_test
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("readers", [FAST, pytest.param(ANY, marks=pytest.mark.thorough)], ids=["fast", "any"])
+@pytest.mark.parametrize("readers", [FAST, ANY], ids=["fast", "any"])
 def test_renames_and_drops(feed: Any, readers: dict[str, str]) -> None:
     """Files from before keep their columns; workers and MERGE write beside them."""
     one = feed(readers)
