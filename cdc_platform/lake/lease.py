@@ -150,8 +150,7 @@ def held(lake: Store, source: str, slug: str, wait_s: float, length_s: float = L
     """Hold a source's lease. Raises RunInProgress where another process still has it after `wait_s` seconds, LeaseLost
     for work that failed because another took the source over, StorageError."""
     folder = f"{FOLDER}/{slug}"
-    number, made = _taken(lake, source, folder, wait_s, length_s)
-    lease = Lease(lake, source, folder, number, length_s, _made=made)  # not yet renewed: the first commit looks
+    lease = _taken(lake, source, folder, wait_s, length_s)
     _held.append(lease)
     threading.Thread(target=lease.renewing, name=f"lease of {source}", daemon=True).start()
     try:
@@ -171,11 +170,10 @@ def held(lake: Store, source: str, slug: str, wait_s: float, length_s: float = L
         _last[lake.root, folder] = lease.number
 
 
-def _taken(lake: Store, source: str, folder: str, wait_s: float, length_s: float) -> tuple[int, float]:
-    """The number under which this process now has the lease, and a time (`_clock`) right before it was made."""
-    number, made = _last.get((lake.root, folder), 0) + 1, _clock()
-    if number > 1 and _made(lake, source, folder, number, length_s):  # nobody had it in between
-        return number, made
+def _taken(lake: Store, source: str, folder: str, wait_s: float, length_s: float) -> Lease:
+    """The lease under which this process now has the source. It isn't renewed yet: the first commit looks."""
+    if (again := _taken_again(lake, source, folder, length_s)) is not None:
+        return again
     began = since = time.monotonic()
     seen = None
     while True:
@@ -186,20 +184,38 @@ def _taken(lake: Store, source: str, folder: str, wait_s: float, length_s: float
         if (newest, text) != seen:
             seen, since = (newest, text), now
         if text is not None and (not text or _is_over(json.loads(text), now - since)):
-            made = _clock()
-            if _made(lake, source, folder, newest + 1, length_s):
+            if (made := _made(lake, source, folder, newest + 1, length_s)) is not None:
                 if len(numbers) > 2 * _KEPT:
                     lake.remove(f"{folder}/{n:0{_DIGITS}d}" for n in numbers[:-_KEPT])
-                return newest + 1, made
+                return made
             continue
         if now - began >= wait_s:
             raise RunInProgress(source, now - began)
         time.sleep(min(_POLL_S, wait_s / 4))
 
 
-def _made(lake: Store, source: str, folder: str, number: int, length_s: float) -> bool:
-    lease = Lease(lake, source, folder, number, length_s)
-    return lake.put_new(f"{folder}/{lease.token}", lease.record())
+def _taken_again(lake: Store, source: str, folder: str, length_s: float) -> Lease | None:
+    """The lease after the one that this process had last, where nobody had it in between; else None, and nothing is
+    left behind. That its number is free doesn't say so: others may have had many, and removed the old records."""
+    if (last := _last.pop((lake.root, folder), 0)) < 1:
+        return None
+    if (made := _made(lake, source, folder, last + 1, length_s)) is None:
+        return None
+    try:
+        newest = _numbers(lake, folder)[-1:]
+    except StorageError:  # it is to be given back, whatever it is; the first commit looks
+        return made
+    if newest == [made.number]:
+        made._renewed = made._made  # this was the first look
+        return made
+    lake.remove([f"{folder}/{made.token}"])
+    return None
+
+
+def _made(lake: Store, source: str, folder: str, number: int, length_s: float) -> Lease | None:
+    """The lease of this number, by a new record; None: there is one."""
+    lease = Lease(lake, source, folder, number, length_s, _made=_clock())
+    return lease if lake.put_new(f"{folder}/{lease.token}", lease.record()) else None
 
 
 def _is_over(record: dict[str, Any], unchanged_s: float) -> bool:

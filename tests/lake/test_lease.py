@@ -169,8 +169,53 @@ def test_a_record_made_after_its_number_was_overtaken_is_no_lease(store):
     """One that was stopped between its look and its record."""
     lease._last[store.root, "_leases/s"] = 1
     record(store, 5)
-    with pytest.raises(LeaseLost), held(store):
+    with pytest.raises(RunInProgress), held(store):
+        pass
+    assert numbers(store) == [5], "it left none"
+
+
+def test_a_number_that_was_pruned_is_not_taken_again(store):
+    """One process had a lease; others had it so often since that its next number is free again."""
+    with held(store):
+        pass
+    last = dict(lease._last)
+    for number in range(2, 62):
+        record(store, number, released=True)
+    lease._last.clear()
+    with held(store):
+        assert numbers(store)[0] == 42
+    lease._last.update(last)
+    with held(store) as mine:
         lease.check()
+        assert mine.number == 63
+        assert numbers(store) == list(range(42, 64))
+        record(store, 64)
+        mine._renewed -= 40
+        with pytest.raises(LeaseLost):
+            lease.check()
+
+
+@pytest.mark.s3
+@pytest.mark.usefixtures("impatient")
+def test_a_lease_that_could_not_be_looked_at_is_given_back(s3, s3_store):
+    with held(s3_store):
+        pass
+    s3.fault("503", method="GET", times=2)
+    with held(s3_store) as mine:
+        lease.check()
+        assert mine.number == 2
+    with held(s3_store) as mine:
+        assert mine.number == 3
+
+
+@pytest.mark.s3
+def test_who_had_it_last_takes_it_with_two_requests_and_is_sure_of_it(s3, s3_store):
+    with held(s3_store):
+        pass
+    s3.reset()
+    with held(s3_store):
+        lease.check()
+        assert [request.split()[0] for request in s3.reset()] == ["PUT", "GET"]
 
 
 _STOPPED = """
