@@ -228,14 +228,16 @@ def append(
     make: Callable[[Head], tuple[Sink, list[Written]]],
     once: tuple[str, int] | None = None,
     *,
+    unless: Callable[[], bool] | None = None,
     looked_at: bool = False,
 ) -> Sink | None:
-    """As `append_files`, of files that are made now unless the table has taken them before (None). Raises LakeChanged
-    where the table has what isn't kept to here, StorageError where others commit all the time."""
+    """As `append_files`, of files that are made now unless the table has taken them before (None). unless: asked within
+    each try, of the table as that try knows it or newer, whether it has. Raises LakeChanged where the table has what
+    isn't kept to here, StorageError where others commit all the time."""
     made: tuple[Sink, list[Written]] | None = None
     for tried in tries(path):
         now = _head(path, look=tried > 0 or not looked_at)
-        if now.recorded(once):
+        if now.recorded(once) or (unless is not None and unless()):
             return None
         sink, files = made = made or make(now)
         _seen(path, files)

@@ -256,11 +256,12 @@ def append_rows(
     at: datetime | None = None,
 ) -> None:
     """Append a few rows; columns they lack are NULL. of: unless the table has rows of that batch (a condition as `ask`
-    takes it; only for who is alone in writing such rows); once: application and number, under which the table takes
+    takes it), those of another process's late commit too; once: application and number, under which the table takes
     rows once; at: their `at`, else now. Small files of their partition are put together where there are many."""
-    if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
+    if not rows:
         return
-    if (sink := commits.append(path, lambda head: _written(head, rows, at), once)) is not None:
+    there = None if of is None else lambda: bool(ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path))
+    if (sink := commits.append(path, lambda head: _written(head, rows, at), once, unless=there)) is not None:
         small_files.put_together(sink)
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cdc_platform.lake import delta_table, new_tables
+from cdc_platform.lake import delta_table, log_state, new_tables
 from cdc_platform.tables import OFFSET_LEDGER
 from tests.lakes import plain
 
@@ -64,6 +64,36 @@ def race(store, writers: int, commits: int) -> None:
 
 def test_what_two_processes_commit_at_once_is_there(store):
     race(store, 2, 25)
+
+
+_LATE = """
+import sys
+from cdc_platform.config import Storage
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.tables import OFFSET_LEDGER
+
+root, storage, batch = sys.argv[1:]
+at = OFFSET_LEDGER.at(stores.of(root, Storage.model_validate_json(storage)))
+row = {"source": "s", "room": "changelog", "topic": "t", "partition": 0, "outcome": "applied", "batch": int(batch)}
+delta_table.append_rows(at, [{**row, "from_offset": 0, "to_offset": 9, "records": 10}])
+"""
+
+
+@pytest.mark.parametrize(("late", "there"), [(5, {5: 10}), (4, {4: 10, 5: 10})])
+def test_rows_of_a_batch_that_another_wrote_late_are_not_written_again(store, late, there):
+    """A holder's last commit arrives after the next one's stage has looked at the table, of the batch that this one
+    repeats or of another."""
+    at = OFFSET_LEDGER.at(store)
+    new_tables.create(at, OFFSET_LEDGER)
+    row = {"source": "s", "room": "changelog", "topic": "t", "partition": 0, "outcome": "applied", "batch": 5}
+    with log_state.looked_at_once(store):
+        delta_table.ask("SELECT count(*) AS rows FROM {t}", t=at)
+        subprocess.run([sys.executable, "-c", _LATE, store.uri(), plain(store.storage), str(late)], check=True)
+        of = "source = 's' AND room = 'changelog' AND batch = 5"
+        for _ in range(2):
+            delta_table.append_rows(at, [{**row, "from_offset": 0, "to_offset": 9, "records": 10}], of=of)
+    found = delta_table.ask("SELECT batch, sum(records) AS records FROM {t} GROUP BY batch", t=at)
+    assert {f["batch"]: f["records"] for f in found} == there
 
 
 @pytest.mark.thorough
