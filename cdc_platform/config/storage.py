@@ -89,11 +89,11 @@ class Storage(Model):
     @property
     def allow_http(self) -> bool:
         """Whether the store is asked without encryption: its address says so. Raises ConfigError."""
-        return (self._endpoint or "").startswith("http://")
+        return (self.address or "").startswith("http://")
 
     @property
-    def _endpoint(self) -> str | None:
-        """Of S3, by the environment where the section doesn't give it. Raises ConfigError."""
+    def address(self) -> str | None:
+        """Of the S3 store (None: AWS's), by the environment where the section doesn't give it. Raises ConfigError."""
         if self.endpoint:
             return self.endpoint
         s3, all_ = os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL")
@@ -132,7 +132,7 @@ class Storage(Model):
             return {}
         region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         options = {**self._named(_S3A), "path.style.access": str(self.path_style).lower()}
-        if endpoint := self._endpoint:
+        if endpoint := self.address:
             options["endpoint"] = endpoint
             options["connection.ssl.enabled"] = str(not self.allow_http).lower()
         if region or endpoint:  # what Python's clients take, too

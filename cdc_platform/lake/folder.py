@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 
 from cdc_platform.errors import StorageError
@@ -109,6 +110,16 @@ class Folder(Store):
 
     def is_here(self) -> bool:
         return os.path.isdir(self.root)
+
+    def file_system(self) -> str:
+        """What tells the file system that it is on from others: its kind, its device or server, and its own number.
+        Unlike a number of the running system (`st_dev`), all of them stay when it is mounted anew, on most systems."""
+        at, mounts = f"{os.path.realpath(self.root)}/", []
+        with suppress(OSError):
+            mounts = [m for m in psutil.disk_partitions(all=True) if at.startswith(f"{m.mountpoint.rstrip('/')}/")]
+        names = [f"{m.fstype} {m.device} " for m in sorted(mounts, key=lambda m: len(m.mountpoint))[-1:]]
+        with self._faults(""):
+            return f"{''.join(names)}{os.statvfs(self.root).f_fsid:x}"
 
     def size(self, path: str) -> int | None:
         with self._faults(path):
