@@ -264,12 +264,13 @@ def _refused(properties: Mapping[str, str], error: Exception) -> ConfigError | N
 
 def prepare(session: "SparkSession", remote: str | None = None, store: Kind = "folder") -> "SparkSession":
     """Settings every session needs and a shared Connect server can't be trusted to have. remote: that server's
-    address. Raises SparkUnreachable where none answers there, ConfigError for one that would lose commits on the lake's
-    kind of store."""
+    address. Raises SparkUnreachable where none answers there, ConfigError for one that would commit to the lake's kind
+    of store without the lease, or lose commits."""
     if remote:
         _reach(session, remote)
-        if store == "s3" and session.conf.get(key := "spark.delta.logStore.s3a.impl", None) != _LOG_STORE:
-            problem = f"the server commits to S3 by another log store than the platform's: it needs {key}={_LOG_STORE}"
+        key = next(key for key in _STORES[store] if key.startswith("spark.delta.logStore."))
+        if session.conf.get(key, None) != _LOG_STORE:
+            problem = f"the server commits by another log store than the platform's: it needs {key}={_LOG_STORE}"
             raise ConfigError("spark.remote", f"{problem} and {packaged('log-store.jar')} beside its Delta jars")
     for key in (
         "spark.sql.session.timeZone",

@@ -6,13 +6,17 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from cdc_platform.config import parse_config
+from cdc_platform.config.storage import Kind
+from cdc_platform.errors import ConfigError
 from cdc_platform.setup.jars import spark_jars
 from cdc_platform.spark import connect
-from cdc_platform.spark.session import server_config
+from cdc_platform.spark.session import _STORES, prepare, server_config
 
 
 def properties(tmp_path: Path, **spark: object) -> dict[str, str]:
@@ -138,6 +142,52 @@ def test_a_connect_server_that_dies_ends_the_run(tmp_path: Path) -> None:
         assert process.wait(10) == -9  # it was there to be killed
         assert run.returncode == 1
         assert "UNAVAILABLE" in run.stderr
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+
+
+class Server:
+    """A Connect server's session, as far as `prepare` asks it: with these properties."""
+
+    version, client = "4.2.0", MagicMock()
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self.conf = MagicMock()
+        self.conf.get.side_effect = properties.get
+
+
+@pytest.mark.parametrize(("store", "scheme"), [("folder", "file"), ("s3", "s3a")])
+def test_a_connect_server_that_commits_without_the_lease_is_refused(store: Kind, scheme: str) -> None:
+    key = f"spark.delta.logStore.{scheme}.impl"
+    for other in ({}, {key: "io.delta.storage.HDFSLogStore"}):
+        with pytest.raises(ConfigError, match="another log store") as caught:
+            prepare(cast("Any", Server(other)), "sc://spark:15002", store)
+        assert caught.value.key == "spark.remote"
+        assert f"{key}=cdc_platform.LogStore" in str(caught.value)
+        assert "log-store.jar" in str(caught.value)
+    prepare(cast("Any", Server({key: "cdc_platform.LogStore"})), "sc://spark:15002", store)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_a_connect_server_without_the_log_store_is_told_what_mends_it(tmp_path: Path, monkeypatch) -> None:
+    """One that was started with Delta's jars, extension and catalog only."""
+    monkeypatch.setitem(_STORES, "folder", {})
+    source = {"name": "s", "format": "debezium", "topics": ["t"]}
+    config = parse_config({"lake": str(tmp_path), "spark": {"master": "local[1]"}, "sources": [source]}, tmp_path / "c")
+    process, server = connect.launch(config, tmp_path / "connect.log")
+    try:
+        deadline = time.monotonic() + 120
+        while not connect.answers(server.port):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        program = [sys.executable, "-c", _REMOTE, str(tmp_path), server.remote]
+        run = subprocess.run(
+            program, check=False, capture_output=True, text=True, timeout=90, env={**os.environ, **server.env}
+        )
+        assert run.returncode == 1
+        assert "spark.delta.logStore.file.impl=cdc_platform.LogStore" in run.stderr
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
