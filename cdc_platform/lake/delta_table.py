@@ -48,7 +48,8 @@ def exists(path: Store) -> bool:
 
 
 def retried(path: Store, change: Callable[["DeltaTable"], T]) -> T:
-    """A change of the table as it is now, again where another process's commit came in between."""
+    """A change of the table as it is now, again where another process's commit came in between. The lease is looked at
+    before each try, not at its commit, which delta-rs makes by itself at the end."""
     from deltalake.exceptions import CommitFailedError
 
     for _ in range(_TRIES - 1):

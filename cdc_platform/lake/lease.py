@@ -5,9 +5,14 @@ is a fencing token.
 record again every few seconds. It loses the lease to who sees the record unchanged for its length, by the watcher's own
 clock (no two clocks are compared); at once, where it gave it back, or where its process has ended on this machine.
 
-A process that was stopped for longer doesn't know. So each commit looks first: Python's (`check`), and Spark's right
-before the commit is made (data/LogStore.java). A commit between this look and its end is that of a process that died
-right after it: the next holder finds it, or its own commit of that version is refused.
+A process that was stopped for longer doesn't know. So it looks before it commits: by `check` right before the
+platform's own commits, and in Java right before Spark's (data/LogStore.java). A commit between this look and its end is
+that of a process that died right after it: the next holder finds it, or its own commit of that version is refused.
+
+Not fenced at the commit is delta-rs's work (merge, delete, compact, new columns): the look comes before all of it, and
+its commit, refused where another of that version is there, may come after the lease was lost. Nor are files that are
+put in place of others or removed: they have no version. And not every look is a request: a renewal counts for a third
+of the lease's length, by a clock that may stand still while a hypervisor pauses the machine.
 """
 
 import json
@@ -111,7 +116,8 @@ _last: dict[tuple[str, str], int] = {}
 
 
 def check() -> None:
-    """Before a commit. Raises LeaseLost where this process has lost a lease that it works under, StorageError."""
+    """Before a commit or another change. Raises LeaseLost where this process has lost a lease that it works under,
+    StorageError."""
     for lease in tuple(_held):
         lease.check()
 

@@ -31,11 +31,13 @@ def held(config: Config, source: Source) -> AbstractContextManager[lease.Lease]:
 
 def opened(config: Config, source: Source, present: Present, since: tuple[Start, ...] = ()) -> Config:
     """The configuration of the side lake in which a source with its options is decoded again, up to where the present
-    has it: of a replay of the same that was begun, else of a new one, and what was there is removed."""
+    has it: of a replay of the same that was begun, else of a new one, and what was there is removed. Raises
+    LeaseLost."""
     place, of = _place(config, source), {**_of(source, present), "since": [list(s) for s in since]}
     number, before = _read(place)
     if before != of:
         number += 1
+        lease.check()
         place.put(RECORD, json.dumps({"number": number, "of": of}, sort_keys=True).encode())
         _clear(place, but=number)
     until = present.until.version, present.until.file
@@ -43,9 +45,10 @@ def opened(config: Config, source: Source, present: Present, since: tuple[Start,
 
 
 def discard(config: Config, source: Source) -> bool:
-    """Removes the source's side lake, which is held. Returns whether there was one."""
+    """Removes the source's side lake, which is held. Returns whether there was one. Raises LeaseLost."""
     place = _place(config, source)
     number, before = _read(place)
+    lease.check()
     if before is not None:
         place.put(RECORD, json.dumps({"number": number, "of": None}).encode())
     _clear(place)
@@ -77,4 +80,5 @@ def _of(source: Source, present: Present) -> dict[str, Any]:
 def _clear(place: Store, but: int | None = None) -> None:
     """Removes numbered lakes."""
     kept = f"{but}/"
+    lease.check()  # the removal has no fence of its own
     place.remove(p for p in place.below("") if p != RECORD and not p.startswith(kept))
