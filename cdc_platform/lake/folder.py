@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 
 from cdc_platform.errors import StorageError
@@ -114,6 +113,8 @@ class Folder(Store):
     def file_system(self) -> str:
         """What tells the file system that it is on from others: its kind, its device or server, and its own number.
         Unlike a number of the running system (`st_dev`), all of them stay when it is mounted anew, on most systems."""
+        import psutil
+
         at, mounts = f"{os.path.realpath(self.root)}/", []
         with suppress(OSError):
             mounts = [m for m in psutil.disk_partitions(all=True) if at.startswith(f"{m.mountpoint.rstrip('/')}/")]
