@@ -188,7 +188,7 @@ class SchemaHistory:
 
     def lists_of(self, name: Name) -> list[str]:
         """The column lists that messages told for a name, as JSON, in order."""
-        return [columns for n, _, columns in self._lists if n == name]
+        return [columns for _, columns in self._lists_by_name.get(name, ())]
 
     @property
     def names(self) -> list[Name]:
@@ -198,7 +198,7 @@ class SchemaHistory:
     @property
     def listed(self) -> set[Name]:
         """Every name that a column list is told for."""
-        return {name for name, _, _ in self._lists}
+        return set(self._lists_by_name)
 
     def untold_rows(self, today: Name, others: Iterable[Statement] = ()) -> list[str]:
         """What DDL did to rows of today's table, and what the server does to them by foreign keys, of which no message
@@ -220,7 +220,7 @@ class SchemaHistory:
 
     def last_listed(self, name: Name) -> str | None:
         """The newest column list that messages told for a name, be its table there or not."""
-        return next((columns for n, _, columns in reversed(self._lists) if n == name), None)
+        return next((columns for _, columns in reversed(self._lists_by_name.get(name, ()))), None)
 
     def exists(self, name: Name) -> bool:
         """Whether, by all DDL seen, there is a table of that name; True where none concerns it."""
@@ -251,7 +251,25 @@ class SchemaHistory:
 
     def names_of(self, today: Name) -> list[Name]:
         """Every name under which rows of today's table may stand."""
-        return [n for n in {*self._spans, *self._aliases, today} if any(c.today == today for c in self.carries(n))]
+        own = [] if today in self._spans or today in self._aliases else [today]
+        return [*self._names.get(today, ()), *own]
+
+    @cached_property
+    def _names(self) -> dict[Name, list[Name]]:
+        """Today's table → names under which its rows may stand, of those that something is told of."""
+        found: dict[Name, list[Name]] = {}
+        for name in {**self._spans, **self._aliases}:
+            for today in {c.today for c in self.carries(name) if c.today is not None}:
+                found.setdefault(today, []).append(name)
+        return found
+
+    @cached_property
+    def _lists_by_name(self) -> dict[Name, list[tuple[Order, str]]]:
+        """Name → its column lists, in order of their places."""
+        found: dict[Name, list[tuple[Order, str]]] = {}
+        for name, order, columns in self._lists:
+            found.setdefault(name, []).append((order, columns))
+        return found
 
     def columns(self, today: Name) -> str | None:
         """The column list of today's table, as JSON: the newest that a message told, and what DDL made of it since;
@@ -262,9 +280,8 @@ class SchemaHistory:
             for carry in self.carries(name):
                 told += [
                     (order, carry, columns)
-                    for n, order, columns in self._lists
-                    if n == name
-                    and carry.today == today
+                    for order, columns in self._lists_by_name.get(name, ())
+                    if carry.today == today
                     and (start is None or order > start)
                     and (carry.until is None or order < carry.until)
                 ]

@@ -25,12 +25,16 @@ from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.log_state import Told
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.turns import Turns
+from cdc_platform.tables import TABLE_STATE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _FILES, _BYTES = 1024, 8 << 20
 """What a small table has at most."""
+_BYTES_OF_STATES = 64 << 20
+"""The same of TABLE_STATE: questions about it are many, and read all of it. A thousand tables that change each minute
+make 35 MB a day."""
 _COMMITS = 200
 """After so many a copy is made anew, without the files that don't count any more."""
 _AT_ONCE = 16
@@ -122,7 +126,7 @@ def _of(path: Store) -> Copy | None:
         copy = _kept.pop(path, None)
     try:
         told = log_state.few(path)
-        if told is None or told.protocol["minReaderVersion"] > 1 or not _is_small(told.adds):
+        if told is None or told.protocol["minReaderVersion"] > 1 or not _is_small(path, told.adds):
             return None
         if copy is None or copy.identity[0] is not told.lineage or not copy.follow(told):
             copy = _made(told)
@@ -147,8 +151,9 @@ def _made(told: Told) -> Copy:
     return copy
 
 
-def _is_small(adds: list[Action]) -> bool:
-    return len(adds) <= _FILES and sum(add["size"] for add in adds) <= _BYTES
+def _is_small(path: Store, adds: list[Action]) -> bool:
+    most = _BYTES_OF_STATES if path.root.rstrip("/").endswith(f"/{TABLE_STATE.path}") else _BYTES
+    return len(adds) <= _FILES and sum(add["size"] for add in adds) <= most
 
 
 def _removed(add: Action) -> Action:

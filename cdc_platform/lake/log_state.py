@@ -19,8 +19,8 @@ from cdc_platform.lake.log_files import Action, Key, actions, as_added, as_metad
 from cdc_platform.lake.store import Store, commit_name
 from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH, TYPED_CHANGES_PATH
 
-_MOST = 2048
-"""Tables that are kept: a source may have a thousand."""
+_MOST = 8192
+"""Tables that are kept: a source may have a thousand, and up to four logs of each are looked at in turn."""
 _FEW = 4096
 """Actions of a checkpoint that is read in full at once; a larger one's data files are read when they are asked for."""
 
@@ -87,7 +87,8 @@ def commit(path: Store, version: int, lines: list[Action]) -> bool:
         look_again(path)
         return False
     with _lock:
-        state = _kept.get(path)
+        if (state := _kept.get(path)) is not None:
+            _kept.move_to_end(path)
     if state is not None:
         with state.lock:
             if state.version == version - 1:
@@ -106,7 +107,8 @@ def made(path: Store, lines: list[Action]) -> None:
 def look_again(path: Store) -> None:
     """There may be a commit that isn't known here: whoever asks next looks at the log."""
     with _lock:
-        state = _kept.get(path)
+        if (state := _kept.get(path)) is not None:
+            _kept.move_to_end(path)
     if state is not None:
         state.looked_at = -math.inf
 
@@ -223,7 +225,8 @@ _lock = threading.Lock()
 def _state(path: Store, *, files: bool = False, look: bool = True) -> _State | None:
     """What is known of a table, brought up to date. None: there is none."""
     with _lock:
-        state = _kept.get(path)
+        if (state := _kept.get(path)) is not None:
+            _kept.move_to_end(path)
     if state is not None and (state.adds is not None or not files):
         with state.lock:
             if not look or state.is_looked_at() or state.newest():

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdc_platform.changelog.schema_steps import schema_history
 
@@ -107,3 +109,24 @@ def test_tables_that_swap_names_one_text_after_the_other():
 def test_a_body_of_statements_is_no_text_of_several():
     body = "CREATE PROCEDURE p() BEGIN DROP TABLE orders; CREATE TABLE orders (z INT PRIMARY KEY); END"
     assert schema_history([message(0), ddl(1, body)]).carries(ORDERS)[-1].today == ORDERS
+
+
+NAMES = ("a", "b", "c", "D")
+STATEMENTS = st.one_of(
+    st.builds("RENAME TABLE {} TO {}".format, st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.builds("DROP TABLE {}".format, st.sampled_from(NAMES)),
+    st.builds("CREATE TABLE {} (id INT PRIMARY KEY)".format, st.sampled_from(NAMES)),
+    st.builds("ALTER TABLE {} ADD n INT".format, st.sampled_from((*NAMES, "d"))),
+)
+
+
+@given(st.lists(st.sampled_from(NAMES), unique=True), st.lists(STATEMENTS, max_size=8))
+def test_names_of_a_table_are_those_whose_rows_became_its_own(told, statements):
+    """Asked of hundreds of tables, each in turn: they are put together once."""
+    history = schema_history(
+        [*(message(0, table=t) for t in told), *(ddl(i, sql) for i, sql in enumerate(statements, 1))], fold=True
+    )
+    known = {*history.names, *(("shop", t) for t in (*NAMES, "d", "other"))}
+    for today in known:
+        its = {name for name in known if any(c.today == today for c in history.carries(name))}
+        assert sorted(history.names_of(today)) == sorted(its & {*history.names, today})

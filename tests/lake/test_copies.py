@@ -7,6 +7,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform.lake import copies, delta_table, handles
 from cdc_platform.lake.store import Store
+from cdc_platform.tables import TABLE_STATE
 
 pytestmark = pytest.mark.s3
 
@@ -79,6 +80,16 @@ def test_a_large_table_isnt_copied_and_tells_the_same(path, monkeypatch):
     assert not copies.there_is(path)
     ours(path, 5)
     assert numbers(path) == [1, 2, 3, 4, 5]
+
+
+def test_the_states_of_many_tables_are_copied_also_where_they_are_many(s3_store, monkeypatch):
+    monkeypatch.setattr(copies, "_BYTES", 0)
+    states, other = TABLE_STATE.at(s3_store), s3_store.at("other")
+    for path in (states, other):
+        grown(path, 1)
+        assert numbers(path) == [1]
+    assert copies.there_is(states)
+    assert not copies.there_is(other)
 
 
 def test_a_long_lived_copy_starts_again_and_leaves_nothing_behind(path, monkeypatch, tmp_path):

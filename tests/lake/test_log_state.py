@@ -171,3 +171,16 @@ def test_it_is_what_delta_rs_tells_after_any_commits(
     assert told.metadata["configuration"] == DeltaTable(path.uri()).metadata().configuration
     assert (told.recorded(("app", recorded)), told.recorded(("app", recorded + 1))) == (True, False) or recorded < 0
     assert log_files.checkpoint(path).version <= told.version
+
+
+def test_logs_that_are_looked_at_all_the_time_stay_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_state, "_MOST", 3)
+    paths = [store_at(tmp_path / str(n)) for n in range(6)]
+    for path in paths:
+        grown(path)
+    used, *others = paths
+    with patch.object(log_state, "_read", wraps=log_state._read) as read:
+        for other in others:
+            log_state.head(used)
+            log_state.head(other)
+    assert [call.args[0] for call in read.call_args_list].count(used) == 1
