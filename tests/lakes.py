@@ -2,6 +2,10 @@
 
 import json
 import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -34,3 +38,25 @@ def forget_all() -> None:
 
     for kept in (copies._kept, handles._kept, log_state._kept):
         kept.clear()
+
+
+class Process:
+    """What another process knows of tables: within `running`, this one knows that, and nothing else."""
+
+    def __init__(self) -> None:
+        self._known: list[OrderedDict[Any, Any]] = [OrderedDict(), OrderedDict(), OrderedDict()]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """To be left before another one runs."""
+        self._change()
+        try:
+            yield
+        finally:
+            self._change()
+
+    def _change(self) -> None:
+        from cdc_platform.lake import copies, handles, log_state
+
+        for i, of in enumerate((copies, handles, log_state)):
+            self._known[i], of._kept = of._kept, self._known[i]

@@ -4,11 +4,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from cdc_platform.lake import commits, delta_table, erasing, handles, new_tables
+from cdc_platform.lake import commits, delta_table, erasing, handles, new_tables, small_files
 from cdc_platform.lake.data_files import Output
 from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import BIGINT, STRING, Column
+from tests.lakes import Process
 
 SHARED = Table(
     "shared",
@@ -112,3 +113,104 @@ def test_old_versions_tell_nothing_any_more(store):
         handles.opened(path, 3).to_pyarrow_table()
     append(path, [{"id": 99, "name": "z"}])
     assert DeltaTable(path.uri(), storage_options=path.options).version() == 9
+
+
+# -- who knows the table already ---------------------------------------------------------------------------
+
+
+def ids(path, source="a"):
+    return [r["id"] for r in delta_table.ask(f"SELECT id FROM {{t}} WHERE source = '{source}' ORDER BY id", t=path)]
+
+
+def read_by(process, path):
+    with process.running():
+        return ids(path)
+
+
+@pytest.fixture
+def shared(store):
+    new_tables.create(store.at("shared"), SHARED)
+    return store.at("shared")
+
+
+def test_who_knows_the_table_learns_of_files_that_no_checkpoint_names(store, shared):
+    follows = Process()
+    for i in range(9):
+        last = append(shared, [{"id": i, "name": "other"}, {"id": 100 + i, "name": f"name {i}"}], source="a")
+    with follows.running():
+        append(shared, [{"id": 1000, "name": "b"}], source="b")
+        assert 108 in ids(shared)
+    known, before = delta_table.version(shared), ids(shared)
+    rewritten = Rewritten("shared", {"source": "a"}, IN_PLACE, {last: write(shared, [{"id": 8}], source="a")[1]})
+    decided(store, rewritten)
+    assert delta_table.version(shared) == known + 1
+    assert erasing.remove(shared, rewritten) == 1
+    left = [i for i in before if i != 108]
+    for _ in range(3):
+        assert read_by(follows, shared) == ids(shared) == left
+        with follows.running():
+            append(shared, [{"id": 1001, "name": "b"}], source="b")
+    assert read_by(Process(), shared) == left
+
+
+def test_who_knows_the_table_puts_no_old_file_together_with_others(store, shared):
+    """As a run does that goes on beside, for an hour."""
+    follows = Process()
+    with follows.running():
+        for i in range(3):
+            delta_table.append_rows(shared, [{"source": "a", "id": i, "name": "the subject" if i == 1 else "other"}])
+        assert ids(shared) == [0, 1, 2]
+    [subject] = [p for p, add in erasing.named(shared).items() if "the subject" in add["stats"]]
+    rewritten = Rewritten("shared", {"source": "a"}, IN_PLACE, {subject: write(shared, [], source="a")[1]})
+    decided(store, rewritten)
+    assert erasing.remove(shared, rewritten) == 1
+    later = [0, 2, *range(10, 30)]
+    with follows.running():
+        for i in later[2:]:
+            delta_table.append_rows(shared, [{"source": "a", "id": i, "name": "other"}])
+        assert ids(shared) == later
+    assert read_by(Process(), shared) == later
+    assert subject not in erasing.current(shared)
+    assert len(delta_table.files(shared)) < small_files.MANY
+
+
+@pytest.mark.parametrize("killed", [0, 1, 2, 3, None])
+def test_files_that_others_took_the_place_of_stay_out(store, shared, monkeypatch, killed):
+    """Of rows that were written anew before, as a replay's: who reads the log from a checkpoint on, from the first commit
+    on, or goes on from any version, finds each row once, also where it reads in the midst of an erasure."""
+    processes = [Process()]
+    paths = [append(shared, [{"id": i, "name": "other"}, {"id": 100 + i, "name": "subject"}], source="a") for i in (1, 2)]
+    for i in range(3, 5):
+        append(shared, [{"id": i, "name": "other"}], source="a")  # the checkpoint
+        processes.append(Process())
+        read_by(processes[-1], shared)
+    together = write(shared, [{"id": i, "name": "other"} for i in (1, 101, 2, 102)], source="a")[1]
+    commits.replace(delta_table.sink(shared, source="a"), paths, [together])
+    read_by(processes[0], shared)
+    append(shared, [{"id": 5, "name": "other"}], source="a")
+    assert ids(shared) == [1, 2, 3, 4, 5, 101, 102]
+    new = [write(shared, [{"id": i, "name": "other"}], source="a")[1] for i in (1, 2)]
+    new.append(write(shared, [{"id": 1, "name": "other"}, {"id": 2, "name": "other"}], source="a")[1])
+    rewritten = Rewritten("shared", {"source": "a"}, IN_PLACE, dict(zip([*paths, together.path], new, strict=True)))
+    erasing.decide(store, "a", [rewritten], number=1)
+    if killed is not None:
+        done, put = iter(range(99)), type(store).put
+
+        def dies(self, path, data):
+            if path.startswith("_delta_log/") and next(done) == killed:
+                raise KeyboardInterrupt
+            put(self, path, data)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(type(store), "put", dies)
+            erasing.finish(store, "a")
+        fresh = Process()
+        assert read_by(fresh, shared) == [1, 2, 3, 4, 5]
+        processes.append(fresh)
+    erasing.finish(store, "a")
+    erasing.remove(shared, rewritten)
+    for process in (*processes, Process()):
+        assert read_by(process, shared) == [1, 2, 3, 4, 5]
+    handles.forget(shared)
+    told = [handles.opened(shared, v).to_pyarrow_table()["id"].to_pylist() for v in range(2, 7)]
+    assert [sorted(t) for t in told] == [[1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4, 5]]
