@@ -4,34 +4,49 @@ As an exchange (exchange.py): the new files are written first, and named by no t
 take the place of; from there on it is decided, and whoever next takes the source's lease does what a killed process
 left undone. The old files stay until `remove`.
 
-A log is written anew where it names such a file. Of a table that is read commit by commit (`IN_PLACE`) each old commit
-names the new file in place of the old one, so that who begins at the first commit, or asks for an old version, finds
-what is left; one more commit tells it to who knows the table already. No commit's file is taken away: a writer that
+One commit tells it to who knows the table already. Then the log is written anew where it names such a file. Of a table
+that is read commit by commit (`IN_PLACE`) each old commit names the new file in place of the old one, so that who
+begins at the first commit, or asks for an old version, finds what is left. A commit that took the old file out takes
+out both: who goes on from before it may know the one or the other. No commit's file is taken away: a writer that
 doesn't know the newest version would make it once more. Of a table whose old versions nobody needs (`ANEW`) they can't
-be read any more, as after VACUUM, and what their commits told of lowest and highest values is taken out. No Spark here.
+be read any more, as after VACUUM, and what their commits told of lowest and highest values is taken out.
+
+What a process decided that had been stopped for so long that another one took the source over and wrote to its files
+isn't done: the new ones lack what came since. It is looked for anew by the command. No Spark here.
 """
 
+import hashlib
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
-
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, lease, log_state, unfinished
+from cdc_platform.lake import (
+    commits,
+    deletion_vectors,
+    delta_table,
+    handles,
+    lease,
+    log_state,
+    rewritten_logs,
+    unfinished,
+)
 from cdc_platform.lake.data_files import Written
-from cdc_platform.lake.log_files import Action
-from cdc_platform.lake.store import COMMIT, Store
+from cdc_platform.lake.log_files import Action, key
+from cdc_platform.lake.store import Store
 from cdc_platform.tables import ERASURES
 
+log = logging.getLogger(__name__)
+
 IN_PLACE, ANEW = "in place", "anew"
+LATE = "late"
+"""The stage of an erasure of which nothing was done, nor is: it was decided too late."""
 _NOTE = "_erasures/{source}.json"
 _HISTORY = {"operation": "DELETE", "operationParameters": {}, "isBlindAppend": False, "engineInfo": "cdc-platform"}
-_ENCODER = msgspec.json.Encoder()
 _AT_ONCE = 16
 
 
@@ -63,8 +78,8 @@ class Rewritten:
 
 
 def pending(lake: Store, source: str) -> dict[str, Any] | None:
-    """The note of an erasure that isn't done: stage (decided, applied, scanned), tables, and what `decide` was told.
-    None: there is none."""
+    """The note of an erasure that isn't done: stage (decided, applied, scanned; or LATE), tables, and what `decide` was
+    told. None: there is none."""
     note = lake.read(_NOTE.format(source=source))
     return None if note is None else json.loads(note)
 
@@ -72,7 +87,8 @@ def pending(lake: Store, source: str) -> dict[str, Any] | None:
 def decide(lake: Store, source: str, tables: Iterable[Rewritten], **told: Any) -> dict[str, Any]:
     """Notes an erasure, which `finish` does. told: what is to be known of it then, in JSON's types, and no value that
     is erased: its `number`, and its `row` for ERASURES, which is there. Returns the note."""
-    note = {**told, "stage": "decided", "tables": [t.data() for t in tables]}
+    # Asked before the look at the lease: nobody else has written until here.
+    note = {**told, "stage": "decided", "tables": [{**t.data(), "was": _now(lake, t)} for t in tables]}
     unfinished.noted(lake, source)
     _put(lake, source, note)
     return note
@@ -113,24 +129,46 @@ def once(source: str, number: int, *, done: bool) -> tuple[str, int]:
 
 
 def finish(lake: Store, source: str) -> None:
-    """Does what is decided of a source whose lease is held, and isn't applied yet. Raises LakeChanged, StorageError,
-    LeaseLost."""
+    """Does what is decided of a source whose lease is held, and isn't applied yet; LATE, and nothing done, where it was
+    decided too late. Raises LakeChanged, StorageError, LeaseLost."""
     note = pending(lake, source)
     if note is None or note["stage"] != "decided":
         return
+    row, number = note.get("row"), note["number"]
+    if row and commits.done_before(ERASURES.at(lake), *once(source, number, done=True)):
+        return done(lake, source)  # a request that came late has brought the note back
+    if not _in_time(lake, note):
+        log.warning("source %s: erasure %s isn't done: others wrote to its files before it was decided", source, number)
+        reached(lake, source, note, LATE)
+        return
+    reached(lake, source, note, "decided", begun=True)
     # First: whoever goes on from here is to know what comes once more, and that it isn't done.
-    if row := note.get("row"):
-        delta_table.append_rows(ERASURES.at(lake), [row], once=once(source, note["number"], done=False))
+    if row:
+        delta_table.append_rows(ERASURES.at(lake), [row], once=once(source, number, done=False))
     for table in map(Rewritten.of, note["tables"]):
         _apply(lake.at(table.path), table)
     reached(lake, source, note, "applied")
+
+
+def _in_time(lake: Store, note: Mapping[str, Any]) -> bool:
+    """Whether the files are as they were when it was decided, or someone has begun with it; those that are gone by then
+    or stand under another vector aren't. Notes of earlier versions don't tell."""
+    asked = [(t["was"], Rewritten.of(t)) for t in note["tables"] if "was" in t]
+    return bool(note.get("begun")) or all(was == _now(lake, table) for was, table in asked)
+
+
+def _now(lake: Store, table: Rewritten) -> str:
+    """By which the files of a table that others are to take the place of are known: which are there, and what marks
+    their rows."""
+    there = current(lake.at(table.path)) if table.files else {}
+    told = [key(there[name]) for name in sorted(table.files) if name in there]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _apply(path: Store, table: Rewritten) -> None:
     if gone := next((f.path for f in table.files.values() if path.size(unquote(f.path)) != f.size), None):
         raise LakeChanged(path.uri(), f"its file {gone} was to take another's place, and isn't there as it was written")
     if table.how == IN_PLACE:
-        _rewrite_log(path, table)
         handles.forget(path)
         there = set(delta_table.files(path, **table.partition))
         if gone := sorted(there & table.files.keys()):
@@ -138,8 +176,16 @@ def _apply(path: Store, table: Rewritten) -> None:
             commits.replace(delta_table.sink(path, **table.partition), gone, new)
     else:
         _take_out(path, table)
-        _rewrite_log(path, table)
-    _checkpoint_alone(path)
+    _rewrite_log(path, table)
+
+
+def _rewrite_log(path: Store, table: Rewritten) -> None:
+    keep = None
+    if table.versions:
+        handles.forget(path)
+        keep = frozenset(current(path)) | {unquote(f.path) for f in table.files.values()}
+    rewritten_logs.rewrite(path, table.partition, table.files if table.how == IN_PLACE else {}, keep)
+    rewritten_logs.checkpoint_alone(path)
 
 
 def _take_out(path: Store, table: Rewritten) -> None:
@@ -159,13 +205,13 @@ def _take_out(path: Store, table: Rewritten) -> None:
         raise LakeChanged(path.uri(), "something else writes it")
 
 
-# -- logs --------------------------------------------------------------------------------------------------
+# -- what logs name --------------------------------------------------------------------------------------------------
 
 
 def named(path: Store) -> dict[str, Action]:
     """Every data file that a commit of the log that is there adds, by its path in the table, and what it adds. Raises
     LakeChanged where commits from the first on are missing."""
-    names = _commits(path)
+    names = rewritten_logs.commits(path)
     if [int(name[:20]) for name in names] != list(range(len(names))):
         raise LakeChanged(path.uri(), "commits are gone from its log, so that not all of its old files are known")
     return _added(path, names)
@@ -173,7 +219,7 @@ def named(path: Store) -> dict[str, Action]:
 
 def _added(path: Store, commits_: Iterable[str]) -> dict[str, Action]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda name: [a["add"] for a in _lines(path, name) if "add" in a], commits_)
+        found = pool.map(lambda name: [a["add"] for a in rewritten_logs.lines(path, name) if "add" in a], commits_)
         return {unquote(add["path"]): add for adds in found for add in adds}
 
 
@@ -181,72 +227,6 @@ def current(path: Store) -> dict[str, Action]:
     """The same of those that its newest version has."""
     told = log_state.now(path)
     return {unquote(add["path"]): add for add in told.adds} if told else {}
-
-
-def _commits(path: Store) -> list[str]:
-    return [name for name, _ in path.names("_delta_log") if COMMIT.fullmatch(name)]
-
-
-def _lines(path: Store, name: str) -> list[Action]:
-    data = path.read(f"_delta_log/{name}") or b""
-    return [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
-
-
-def _rewrite_log(path: Store, table: Rewritten) -> None:
-    """In each commit that is there."""
-    keep = None
-    if table.versions:
-        handles.forget(path)
-        keep = frozenset(current(path)) | {unquote(f.path) for f in table.files.values()}
-    names = _commits(path)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(partial(_rewrite_commit, path, table, keep), names))
-
-
-def _rewrite_commit(path: Store, table: Rewritten, keep: frozenset[str] | None, name: str) -> None:
-    before = _lines(path, name)
-    after = [_rewritten(action, table, keep) for action in before]
-    if after == before:
-        return
-    lease.check()
-    path.put(f"_delta_log/{name}", _ENCODER.encode_lines(after))
-    path.remove([f"_delta_log/.{name}.crc"])  # of Hadoop's, which would find the commit to be damaged
-
-
-def _rewritten(action: Action, table: Rewritten, keep: frozenset[str] | None) -> Action:
-    [(kind, told), *_] = action.items()
-    if kind not in ("add", "remove"):
-        return action
-    if any((told.get("partitionValues") or {}).get(n) != v for n, v in table.partition.items()):
-        return action
-    path = unquote(told["path"])
-    if table.how == IN_PLACE and (new := table.files.get(path)) is not None:
-        stats = {"stats": new.stats} if "stats" in told else {}
-        return {**action, kind: {**told, "path": new.path, "size": new.size, **stats}}
-    if keep is None or path in keep or "stats" not in told:
-        return action
-    rows = {"numRecords": json.loads(told["stats"]).get("numRecords")} if told["stats"] else {}
-    return {**action, kind: {**told, "stats": json.dumps(rows)}}
-
-
-def _checkpoint_alone(path: Store) -> None:
-    """A checkpoint of the newest version, and none before it, nor sums of what versions hold."""
-    handles.forget(path)
-    table = handles.opened(path)
-    version = table.version()
-    table.create_checkpoint()
-    old = [name for name, _ in path.names("_delta_log") if _is_of(name, version)]
-    path.remove(p for name in old for p in (f"_delta_log/{name}", f"_delta_log/.{name}.crc"))
-    path.remove(f"_delta_log/_sidecars/{name}" for name, _ in path.names("_delta_log/_sidecars"))
-    path.remove(["_delta_log/._last_checkpoint.crc"])
-    handles.forget(path)
-
-
-def _is_of(name: str, version: int) -> bool:
-    """Whether a file of a log is a checkpoint, a compaction or a sum of a version before."""
-    if not name[:20].isdigit() or COMMIT.fullmatch(name):
-        return False
-    return int(name[:20]) < version or not name.startswith(f"{version:020d}.checkpoint")
 
 
 # -- old files ---------------------------------------------------------------------------------------------
@@ -262,7 +242,7 @@ def unneeded(path: Store, table: Rewritten) -> list[str]:
     under = tuple(f"{n}={v}/" for n, v in table.partition.items())
     found = [p for p in path.below("") if not p.startswith("_delta_log/") and (not under or p.startswith(under))]
     if table.versions and under:
-        known = {*_added(path, _commits(path)), *table.files}
+        known = {*_added(path, rewritten_logs.commits(path)), *table.files}
         found = [p for p in found if p in known]
     return [p for p in found if p not in keep and p not in vectors]
 

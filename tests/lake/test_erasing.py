@@ -176,10 +176,10 @@ def test_who_knows_the_table_puts_no_old_file_together_with_others(store, shared
 
 @pytest.mark.parametrize("killed", [0, 1, 2, 3, None])
 def test_files_that_others_took_the_place_of_stay_out(store, shared, monkeypatch, killed):
-    """Of rows that were written anew before, as a replay's: who reads the log from a checkpoint on, from the first commit
-    on, or goes on from any version, finds each row once, also where it reads in the midst of an erasure."""
-    processes = [Process()]
-    paths = [append(shared, [{"id": i, "name": "other"}, {"id": 100 + i, "name": "subject"}], source="a") for i in (1, 2)]
+    """Of rows that were written anew before, as a replay's: who reads from a checkpoint on, or from the first commit, or
+    goes on from any version, finds each row once, also where it reads in the midst of an erasure."""
+    processes, subject = [Process()], {"name": "subject"}
+    paths = [append(shared, [{"id": i, "name": "other"}, {"id": 100 + i, **subject}], source="a") for i in (1, 2)]
     for i in range(3, 5):
         append(shared, [{"id": i, "name": "other"}], source="a")  # the checkpoint
         processes.append(Process())
@@ -191,7 +191,8 @@ def test_files_that_others_took_the_place_of_stay_out(store, shared, monkeypatch
     assert ids(shared) == [1, 2, 3, 4, 5, 101, 102]
     new = [write(shared, [{"id": i, "name": "other"}], source="a")[1] for i in (1, 2)]
     new.append(write(shared, [{"id": 1, "name": "other"}, {"id": 2, "name": "other"}], source="a")[1])
-    rewritten = Rewritten("shared", {"source": "a"}, IN_PLACE, dict(zip([*paths, together.path], new, strict=True)))
+    files = dict(zip([*paths, together.path], new, strict=True))
+    rewritten = Rewritten("shared", {"source": "a"}, IN_PLACE, files, versions=False)
     erasing.decide(store, "a", [rewritten], number=1)
     if killed is not None:
         done, put = iter(range(99)), type(store).put
@@ -212,5 +213,5 @@ def test_files_that_others_took_the_place_of_stay_out(store, shared, monkeypatch
     for process in (*processes, Process()):
         assert read_by(process, shared) == [1, 2, 3, 4, 5]
     handles.forget(shared)
-    told = [handles.opened(shared, v).to_pyarrow_table()["id"].to_pylist() for v in range(2, 7)]
-    assert [sorted(t) for t in told] == [[1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4, 5]]
+    told = [handles.opened(shared, v).to_pyarrow_table()["id"].to_pylist() for v in range(2, 8)]
+    assert [sorted(t) for t in told] == [[1, 2], [1, 2, 3], *([[1, 2, 3, 4]] * 2), *([[1, 2, 3, 4, 5]] * 2)]
