@@ -1,5 +1,7 @@
 """Files of tables put in place of others in all versions of their logs, in a folder and in a bucket."""
 
+import itertools
+
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -39,6 +41,18 @@ def decided(store, rewritten):
     note = erasing.decide(store, "a", [rewritten], number=1)
     erasing.finish(store, "a")
     assert erasing.pending(store, "a") == {**note, "stage": "applied"}
+
+
+def dying(function, call):
+    """The process is killed before this call of a function."""
+    calls = itertools.count()
+
+    def called(*given):
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return function(*given)
+
+    return called
 
 
 def logs(path):
@@ -176,8 +190,8 @@ def test_who_knows_the_table_puts_no_old_file_together_with_others(store, shared
 
 @pytest.mark.parametrize("killed", [0, 1, 2, 3, None])
 def test_files_that_others_took_the_place_of_stay_out(store, shared, monkeypatch, killed):
-    """Of rows that were written anew before, as a replay's: who reads from a checkpoint on, or from the first commit, or
-    goes on from any version, finds each row once, also where it reads in the midst of an erasure."""
+    """Of rows that were written anew before, as a replay's: who begins at a checkpoint or the first commit, or goes on
+    from any version, finds each row once, also where it reads in the midst of an erasure."""
     processes, subject = [Process()], {"name": "subject"}
     paths = [append(shared, [{"id": i, "name": "other"}, {"id": 100 + i, **subject}], source="a") for i in (1, 2)]
     for i in range(3, 5):
@@ -195,15 +209,8 @@ def test_files_that_others_took_the_place_of_stay_out(store, shared, monkeypatch
     rewritten = Rewritten("shared", {"source": "a"}, IN_PLACE, files, versions=False)
     erasing.decide(store, "a", [rewritten], number=1)
     if killed is not None:
-        done, put = iter(range(99)), type(store).put
-
-        def dies(self, path, data):
-            if path.startswith("_delta_log/") and next(done) == killed:
-                raise KeyboardInterrupt
-            put(self, path, data)
-
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(type(store), "put", dies)
+            patch.setattr(type(store), "put", dying(type(store).put, 1 + killed))  # behind the note that it is begun
             erasing.finish(store, "a")
         fresh = Process()
         assert read_by(fresh, shared) == [1, 2, 3, 4, 5]
