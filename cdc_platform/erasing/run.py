@@ -90,7 +90,7 @@ class Erasure(Search):
             if note is not None:
                 self._check_mine(note)
                 self.told(f"erasure {note['number']} goes on")
-            else:
+            if note is None or note["stage"] == erasing.LATE:
                 self._caught_up(spark)
                 self._look_again()
                 note = self._decided(spark, path)
@@ -122,6 +122,7 @@ class Erasure(Search):
         salt = os.urandom(_SALT_BYTES)
         found = self.prepared(who, salt, write=True)
         if not any(d.rows or d.files for d in found.done):
+            erasing.done(self.lake, self.source.name)  # one that was decided too late
             before = erased.erased_before(self.config, self.source.name, self.table.names, self.key)
             why = f"nothing of this key of {self.table.text} is in the lake"
             if before is not None:
@@ -161,9 +162,15 @@ class Erasure(Search):
             raise EraseRefused(self.source.name, problem, ["this once more, when it is"])
 
     def _finished(self, spark: SparkSession, path: Store, note: dict[str, Any]) -> dict[str, Any]:
+        """Raises EraseRefused."""
         row, number, name = note["row"], note["number"], self.source.name
         erasing.finish(self.lake, name)
-        note = erasing.pending(self.lake, name) or note
+        found = erasing.pending(self.lake, name)
+        if found is None:
+            raise EraseRefused(name, f"it is gone already: erasure {number} did it")
+        if found["stage"] == erasing.LATE:
+            raise EraseRefused(name, "others wrote to its files before it was decided", ["this once more"])
+        note = found
         ledger.append(self.config, self.source, number, note["ledger"])
         if note["stage"] == "applied":
             note = erasing.reached(self.lake, name, note, "scanned", proof=self._scanned(note))

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from cdc_platform.cli import attention
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.run import Erasure
+from cdc_platform.lake import erasing, stores
+from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.replay.run import replay
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import LANDING
 from tests.changelog.feed import read
 from tests.changes.test_again import Topic
+from tests.lake.test_erasing import dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -110,3 +114,33 @@ def test_tombstones_behind_a_delete(topic: Topic):
     assert sum(before.values()) == sum(topic.outcomes().values()) == 7
     assert topic.outcomes()["erased"] == 3
     assert replay(topic.spark, topic.config, topic.source)["equal"]
+
+
+def test_one_that_was_decided_too_late(topic: Topic, monkeypatch: pytest.MonkeyPatch):
+    """Its process was stopped, and its note comes when another one has taken the source over and changed other rows."""
+    topic.land(created(), row(10, 7, SECRET), row(11, 8, "old"), row(12, 9, "deleted later"))
+    topic.catch_up()
+    lake, name, end = stores.lake(topic.config), "_erasures/s.json", erasing.finish
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(erasing, "finish", dying(end, 1))  # the first call is that of who takes the lock
+        erase(topic, "a", "7")
+    note = lake.read(name)
+    assert note is not None
+    erasing.done(lake, "s")
+    topic.land(row(20, 8, "old", "d"), row(21, 8, "new"), row(22, 9, "deleted later", "d"))
+    topic.catch_up()
+    lake.put(name, note)
+    with source_lock(topic.config, topic.source):
+        pass
+    assert rows(topic, "a") == [(7, SECRET), (8, "new")]
+    [told] = [f.text for f in attention.of_lake(topic.config, [topic.source]) if f.kind == "erasure"]
+    assert told.startswith("erasure 1 of a row of d.a was begun and isn't done")
+    assert erase(topic, "a", "7")["proof"]["left"] == 0
+    assert rows(topic, "a") == [(8, "new")]
+    lake.put(name, note)  # sent twice
+    with pytest.raises(EraseRefused, match="it is gone already: erasure 1 did it"):
+        erase(topic, "a", "7")
+    assert erasing.noted(lake) == []
+    topic.land(row(30, 10, "later"))
+    topic.catch_up()
+    assert rows(topic, "a") == [(8, "new"), (10, "later")]
