@@ -5,7 +5,7 @@ import pytest
 from cdc_platform.erasing import proof
 from cdc_platform.erasing import run as running
 from cdc_platform.erasing.errors import EraseRefused
-from cdc_platform.lake import commits, erasing
+from cdc_platform.lake import commits, erasing, rewritten_logs
 from tests.erasing.bytes import holding
 from tests.erasing.people import PEOPLE, erasure, lake, rows
 
@@ -16,9 +16,9 @@ STEPS = (
     (running.erasing, "finish", 0, "it is decided"),
     (erasing, "_apply", 0, "before the first table"),
     (erasing, "_apply", 3, "between two tables"),
-    (erasing, "_rewrite_commit", 2, "in a log"),
+    (rewritten_logs, "_rewrite_commit", 2, "in a log"),
     (commits, "replace", 1, "before the commit that tells it"),
-    (erasing, "_checkpoint_alone", 1, "before a checkpoint"),
+    (rewritten_logs, "checkpoint_alone", 1, "before a checkpoint"),
     (running.ledger, "append", 0, "before the ledger"),
     (proof, "look_through", 0, "before files are looked through"),
     (erasing, "remove", 0, "before old files are removed"),

@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 from cdc_platform.errors import LeaseLost
 from cdc_platform.lake import commits, deletion_vectors, delta_table, erasing, lease, new_tables
 from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
+from cdc_platform.tables import ERASURES
 from tests.lake.test_erasing import OWN, SHARED, append, dying, ids, write
 
 
@@ -118,3 +119,22 @@ def test_what_was_begun_is_done_by_the_next_one(store, own, monkeypatch):
     next_one(store)
     assert erasing.pending(store, "s")["stage"] == "applied"
     assert [i for i, _ in of_own(own)] == [2, 3] and ids(store.at("shared"), "s") == []
+
+
+def test_a_note_that_comes_once_more_is_forgotten(store, own):
+    """A request for it had been sent twice, and the second one was late."""
+    new_tables.create(ERASURES.at(store), ERASURES)
+    told = {"source": "s", "number": 1}
+    with lease.held(store, "s", "s", 1.0):
+        erasing.decide(store, "s", [without_subject(own)], number=1, row={**told, "stage": "begun"})
+        note = store.read("_erasures/s.json")
+        erasing.finish(store, "s")
+        once = erasing.once("s", 1, done=True)
+        delta_table.append_rows(ERASURES.at(store), [{**told, "stage": "done"}], once=once)
+        erasing.done(store, "s")
+        [old] = erasing.current(own)
+        writes_anew(own)
+        own.remove([old])
+    store.put("_erasures/s.json", note)
+    assert next_one(store) is None
+    assert of_own(own) == [(1, "subject"), (2, "new")]
