@@ -54,7 +54,8 @@ class Topic:
             rows.append({**where, "key": key, "value": None if value is None else json.dumps(value).encode()})
             self.offset += 1
         table = pa.Table.from_pylist(rows, MESSAGE)
-        write_deltalake(tables.LANDING.at(self.config.lake, source="s"), table, mode="append")
+        path = tables.LANDING.at(self.config.lake, source="s")
+        write_deltalake(path, table, mode="append", schema_mode="merge")  # an erasure adds a column
 
     def catch_up(self) -> None:
         for stage in (changes, changelog, snapshots):
