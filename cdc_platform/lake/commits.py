@@ -272,19 +272,30 @@ def _appended(sink: Sink, files: list[Written], once: tuple[str, int] | None, be
             }
         }
     ]
-    if once is not None:
-        lines.append({"txn": {"appId": once[0], "version": once[1], "lastUpdated": now}})
-    return [*lines, *({"add": _added(f, now, partition)} for f in files)]
+    return [*lines, *_number(once, now), *({"add": _added(f, now, partition)} for f in files)]
 
 
-def replace(sink: Sink, gone: Collection[str], files: list[Written], *, news: bool = False) -> None:
+def _number(once: tuple[str, int] | None, now: int) -> list[Action]:
+    """What records it in a commit."""
+    return [] if once is None else [{"txn": {"appId": once[0], "version": once[1], "lastUpdated": now}}]
+
+
+def replace(
+    sink: Sink,
+    gone: Collection[str],
+    files: list[Written],
+    *,
+    news: bool = False,
+    once: tuple[str, int] | None = None,
+) -> None:
     """Name files in place of others (`gone`: their paths in the table). Unless `news`, they hold the same rows, or what
     these should have held: who reads the table commit by commit doesn't take them for new ones (`dataChange` is false).
-    Raises LakeChanged where one of the others isn't there any more, and as `append`."""
+    once: as of `append_files`. Raises LakeChanged where one of the others isn't there any more, and as `append`."""
 
     path = sink.table
     for _ in tries(path):
-        _head(path)
+        if _head(path).recorded(once):
+            return
         if (told := log_state.now(path, look=False)) is None:
             continue
         there = {unquote(add["path"]): add for add in told.adds}
@@ -294,7 +305,7 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written], *, news: bo
         now, before = int(time.time() * 1000), told.version
         info = {"timestamp": now, "operation": "REWRITE", "readVersion": before, "engineInfo": "cdc-platform"}
         same, partition = {"dataChange": news}, dict(sink.partition)
-        lines: list[Action] = [{"commitInfo": info}]
+        lines: list[Action] = [{"commitInfo": info}, *_number(once, now)]
         lines += [{"remove": {**_removed(there[name], now), **same}} for name in sorted(gone)]
         lines += [{"add": {**_added(f, now, partition), **same}} for f in files]
         if log_state.commit(path, before + 1, lines):
