@@ -69,8 +69,9 @@ def noted(lake: Store) -> list[str]:
 
 
 def finish(lake: Store, source: str) -> bool:
-    """Does what is noted of a source whose lease is held, and what of it isn't done yet; returns whether there was
-    anything. Raises LakeChanged, StorageError, LeaseLost."""
+    """Does what is noted of a source whose lease is held, and what of it isn't done yet; returns whether it did
+    something. Raises LakeChanged where a table isn't as it was then, and nothing can be given up any more;
+    StorageError, LeaseLost."""
     notes = [(note, note.left()) for note in _notes(lake, source)]
     did = False
     for note, left in sorted(notes, key=lambda of: not of[0].is_begun(of[1])):  # one that is begun is to end
@@ -140,7 +141,9 @@ class _Note:
             return work._replace(gone=set(), files=[])
         noted = f"the exchange that {self.lake.uri(self.path)} tells of"
         if "was" not in table:
-            raise LakeChanged(path.uri(), f"{noted} can be done by the version that noted it, which is an earlier one")
+            raise LakeChanged(
+                path.uri(), f"{noted} is for the earlier version that noted it; where it is done, remove that file"
+            )
         if table["was"] != _told(there):
             problem = f"it was written to since {noted} was decided"
             raise LakeChanged(path.uri(), f"{problem}; without that file it stays as it is")

@@ -16,7 +16,7 @@ from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
 from cdc_platform.config.load import with_options
 from cdc_platform.config.replay import Start
-from cdc_platform.errors import ConfigError, TableStopped
+from cdc_platform.errors import ConfigError, LakeChanged, TableStopped
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, exchange, folders, queries, stores
 from cdc_platform.lake.store import Store
@@ -136,7 +136,8 @@ def _put_in_place(spark: SparkSession, config: Config, source: Source, replayed:
         _decode(spark, beside, replayed, [])
         log.info("replay of %s: put in place", source.name)
         swapping.decide(spark, config, source, beside)
-        exchange.finish(stores.lake(config), source.name)
+        if not exchange.finish(lake := stores.lake(config), source.name):
+            raise LakeChanged(lake.uri(), f"something else wrote {source.name}'s tables, which stay as they were")
         chain.snapshot(spark, config, source)
     side.discard(config, source)
 

@@ -11,7 +11,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.config import Config, parse_config
 from cdc_platform.errors import LeaseLost
-from cdc_platform.lake import delta_table, erasing, exchange, lease, stores, writer_lock
+from cdc_platform.lake import commits, delta_table, erasing, exchange, lease, stores, writer_lock
 from cdc_platform.lake.data_files import Output
 from cdc_platform.lake.exchange import Exchanged
 from cdc_platform.lake.store import Store
@@ -113,7 +113,7 @@ def test_what_a_killed_process_decided_is_done_by_the_next_one(
         found = as_they_are(lake)
         delta_table.append_rows(TABLE.at(lake), [row("s", 7)])
         exchange.decide(lake, "s", [found], {})
-        killed.setattr(exchange, "_exchange", dies)
+        killed.setattr(commits, "replace", dies)
         if begun:
             exchange.finish(lake, "s")
         dies()
@@ -136,6 +136,6 @@ def test_upkeep_of_another_source_keeps_the_files_of_what_is_decided(lake: Store
     os.utime(f"{path.uri()}/{file.path}", (old, old))
     upkeep._look_after(None, config, Kept(TABLE.path, path, True, "other"))  # type: ignore[arg-type]  # without Spark
     assert path.exists(file.path)
-    lake.remove(["_exchanges/s.json", "_erasures/s.json"])
+    lake.remove(f"{of}/{p}" for of in ("_exchanges", "_erasures") for p in lake.below(of))
     upkeep._look_after(None, config, Kept(TABLE.path, path, True, "other"))  # type: ignore[arg-type]
     assert not path.exists(file.path)

@@ -102,9 +102,7 @@ def test_a_note_that_lands_after_it_was_done_counts_no_more(
 @pytest.mark.s3
 @pytest.mark.thorough
 @pytest.mark.parametrize("skip", [0, 1], ids=["the first", "the second"])
-def test_a_slow_request_of_a_store(
-    s3_store: Store, s3: Server, impatient: None, skip: int
-) -> None:
+def test_a_slow_request_of_a_store(s3_store: Store, s3: Server, impatient: None, skip: int) -> None:
     path = delta_sql.ensure(TABLE, TABLE.at(s3_store))
     delta_table.append_rows(path, [row("s", 1)])
     with lease.held(s3_store, "s", "s", 1.0):
@@ -277,7 +275,7 @@ class TestNotesOfBefore:
     def test_of_folders_are_for_the_version_that_wrote_them(self, lake: Store) -> None:
         self.note(lake, as_they_are(lake), kind=FOLDERS)
         assert folders.exchange(lake, FOLDERS, "other", "s", 0)
-        with pytest.raises(LakeChanged, match="by the version that noted it"):
+        with pytest.raises(LakeChanged, match="is for the earlier version that noted it"):
             other_run(lake)
         assert batches(lake) == [1]
 

@@ -12,6 +12,7 @@ from cdc_platform import tables
 from cdc_platform.changes import files
 from cdc_platform.cli.app import run as command
 from cdc_platform.lake import exchange, queries, stores
+from cdc_platform.lake.exchange import Exchanged
 from cdc_platform.replay import swap
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import arrow_tasks, delta_sql
@@ -95,7 +96,13 @@ def exchanged(feed: Changing, side: Path) -> None:
     beside = feed.config.model_copy(update={"lake": str(side)})
     of = swap._written(swap._Table(feed.spark, feed.config, beside, feed.source, tables.CHANGES))
     assert of is not None
-    exchange._exchange(stores.lake(feed.config).at(of.path), of.partition, of.files, news=False)
+    put_in_place(feed, of)
+
+
+def put_in_place(feed: Changing, of: Exchanged) -> None:
+    lake = stores.lake(feed.config)
+    exchange.decide(lake, feed.name, [of], {})
+    assert exchange.finish(lake, feed.name)
 
 
 def exchanged_before(feed: Changing, _side: Path) -> None:
@@ -104,7 +111,8 @@ def exchanged_before(feed: Changing, _side: Path) -> None:
     sink, both = files.events_sink(changes, files.CHANGE), delta_sql.read(feed.spark, changes).coalesce(1)
     rows = partial(arrow_tasks.conformed_to, files.CHANGE)
     done = arrow_tasks.partitions(both, rows, arrow_tasks.write, {"rows": sink})
-    exchange._exchange(changes, {}, done.written["rows"], news=False)
+    under = changes.uri().removeprefix(f"{stores.lake(feed.config).uri()}/")
+    put_in_place(feed, Exchanged(under, {}, done.written["rows"]))
 
 
 @pytest.mark.thorough

@@ -35,7 +35,8 @@ def test_a_statement_was_decided_when_the_lake_in_use_followed_it(spark: Any, tm
     decide(side.lake, TUESDAY, 2, "b", "c")
     of = swap._written(swap._Table(spark, config, side, source, tables.SCHEMA_CHANGES))
     assert of is not None
-    exchange._exchange(stores.lake(config).at(of.path), of.partition, of.files, news=False)
+    exchange.decide(stores.lake(config), "s", [of], {})
+    assert exchange.finish(stores.lake(config), "s")
     told = Statements.of(config, source)
     assert [(r["table_before"], r["at"]) for r in told.rows] == [("a", MONDAY), ("b", TUESDAY)]
     assert told.today(("d", "b"), MONDAY) == ("d", "c"), "what was found on Monday was found of b"
