@@ -185,13 +185,13 @@ def test_a_table_that_something_else_wrote_meanwhile_is_left_alone(
     """Half of the exchange is done: nobody is to go on, and nothing is lost."""
     killed_after(1, monkeypatch, lake, second_row(lake), as_they_are(lake))
     delta_table.append_rows(TABLE.at(lake), [row("s", 2)])
+    [note] = lake.below("_exchanges")
     for _ in range(2):
         with pytest.raises(LakeChanged, match="was written to since") as told:
             next_run(lake)
         assert told.value.path == TABLE.at(lake).uri()
+        assert lake.uri(f"_exchanges/{note}") in str(told.value)
         assert batches(lake) == [1, 2]
-    [note] = lake.below("_exchanges")
-    assert lake.uri(f"_exchanges/{note}") in str(told.value)
     lake.remove([f"_exchanges/{note}"])
     next_run(lake)
     assert batches(lake) == [1, 2]
