@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
-from cdc_platform.lake import delta_table, folders, stores
-from cdc_platform.reading import catalog, described
-from cdc_platform.reading.catalog import State, TableName
+from cdc_platform.lake import stores
+from cdc_platform.reading import catalog
+from cdc_platform.reading.catalog import State
 from cdc_platform.tables import BOOKKEEPING, Name
 
 _APART = ("dropped", "left_out")
@@ -39,16 +39,6 @@ def tables(config: Config, pair: Shadow) -> list[Paired]:
         for p in sorted(found, key=lambda p: p.name)
         if pair.wanted(".".join(p.name)) and any(s and s.state not in _APART for s in states[p.name])
     ]
-
-
-def versions(config: Config, pair: Shadow) -> dict[Name, tuple[int | None, int | None]]:
-    """Table of `of` → versions of its snapshot and of that in `by`; None: there is none."""
-    lake = stores.lake(config)
-
-    def version(source: str, name: Name | None) -> int | None:
-        return delta_table.version_or_none(folders.snapshot(lake, source, name)) if name else None
-
-    return {p.name: (version(pair.of, p.name), version(pair.by, p.by)) for p in tables(config, pair)}
 
 
 def match(of: Iterable[Name], by: Iterable[Name]) -> dict[Name, Name | None]:
@@ -118,8 +108,3 @@ def columns(
     if left and not key:
         return Columns(not_compared=left, reason="it has no key, and not all of its columns can be compared")
     return Columns(key, compared, left, None if compared else "the feeds have no column in common")
-
-
-def keys(config: Config, source: str, name: Name) -> list[str] | None:
-    """Key columns of a snapshot; None: not known."""
-    return described.keys(config, source).get(TableName.of(source, name))

@@ -127,7 +127,7 @@ def last(config: Config, pair: Shadow) -> Last:
     """Raises ShadowRefused where that comparison found anything else than equal rows, of tables that haven't changed
     since."""
     every = kept.last(config, pair)
-    versions = pairing.versions(config, pair)
+    versions = run.versions(config, pair, pairing.tables(config, pair))
     changed = {n for n, r in every.items() if versions.get(n) != (r["version_of"], r["version_by"])}
     at, rows = kept.summary(pair, every)["at"], {n: r for n, r in every.items() if n not in changed}
     _check_any(pair, every)

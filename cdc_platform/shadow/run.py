@@ -15,6 +15,8 @@ from cdc_platform.config.shadow import Shadow
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake import delta_table, erasing, folders, lease, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.reading import described
+from cdc_platform.reading.catalog import TableName
 from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import differences, kept, pairing, point
 from cdc_platform.shadow.differences import SIDES, Found
@@ -35,6 +37,7 @@ FOLDER = "_shadows"
 _WAIT_S = 60.0
 Told = Callable[[str], None]
 _POINT = ("gtid", "source_time")
+_Versions = dict[Name, tuple[int | None, int | None]]
 
 
 def held(config: Config, pair: Shadow) -> AbstractContextManager[lease.Lease]:
@@ -87,6 +90,14 @@ def compare(
     }
 
 
+def versions(config: Config, pair: Shadow, paired: Sequence[Paired]) -> _Versions:
+    """Table of `of` → versions of its snapshot and of that in `by`; None: there is none."""
+    asked = [(_path(config, pair.of, p.name), _path(config, pair.by, p.by) if p.by else None) for p in paired]
+    looks = [partial(delta_table.version_or_none, path) for both in asked for path in both if path]
+    found = iter(delta_sql.ask_parallel(stores.lake(config), looks))
+    return {p.name: (next(found), next(found) if p.by else None) for p in paired}
+
+
 def _chosen(paired: list[Paired], given: Sequence[str]) -> list[Paired]:
     there = {".".join(p.name): p for p in paired}
     for name in given:
@@ -99,8 +110,7 @@ def _chosen(paired: list[Paired], given: Sequence[str]) -> list[Paired]:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One comparison of a pair. versions: of the snapshots, of either feed, by its own names; None: there is none.
-    keys: of either feed."""
+    """One comparison of a pair. keys: of either feed, by its own names: key columns, as far as they are known."""
 
     spark: SparkSession
     config: Config
@@ -109,20 +119,19 @@ class _Work:
     point: Point | None
     number: int
     paired: list[Paired]
-    versions: tuple[dict[Name, int | None], dict[Name, int | None]]
+    versions: _Versions
+    keys: tuple[dict[TableName, list[str] | None], dict[TableName, list[str] | None]]
 
     @classmethod
     def of(cls, spark: SparkSession, config: Config, pair: Shadow, common: Common, paired: list[Paired]) -> "_Work":
-        versions = (
-            {p.name: delta_table.version_or_none(_path(config, pair.of, p.name)) for p in paired},
-            {p.by: delta_table.version_or_none(_path(config, pair.by, p.by)) for p in paired if p.by},
-        )
+        found = versions(config, pair, paired)
+        keys = described.keys(config, pair.of), described.keys(config, pair.by)
         there = None if common.reason else point.point(config, pair, common)
-        return cls(spark, config, pair, common, there, kept.next_number(config, pair), paired, versions)
+        return cls(spark, config, pair, common, there, kept.next_number(config, pair), paired, found, keys)
 
     def row(self, one: Paired, before: dict[str, Any] | None, told: Told) -> dict[str, Any] | None:
         """A row of SHADOW_COMPARISONS; None: nothing has moved since the last one."""
-        versions = self.versions[0].get(one.name), self.versions[1].get(one.by) if one.by else None
+        versions = self.versions[one.name]
         base = {
             **{"source": self.pair.of, "by": self.pair.by, "number": self.number, **name_columns(one.name)},
             **{"table_by": ".".join(one.by) if one.by else None, **point.told(self.common)},
@@ -168,8 +177,8 @@ class _Work:
         if missing := [source for source, _, version in names if version is None]:
             return {"state": NOT_COMPARED, "reason": f"{missing[0]} has no snapshot of it"}
         u, r = (self._frame(_path(self.config, source, name), version) for source, name, version in names)
-        keys = tuple(pairing.keys(self.config, source, name) for source, name, _ in names)
-        columns = pairing.columns(self.pair, dict(u.dtypes), dict(r.dtypes), (keys[0], keys[1]))
+        of, by = (keys.get(TableName.of(s, name)) for keys, (s, name, _) in zip(self.keys, names, strict=True))
+        columns = pairing.columns(self.pair, dict(u.dtypes), dict(r.dtypes), (of, by))
         told = {"not_compared": list(columns.not_compared.items())}
         if columns.reason:
             return {**told, "state": NOT_COMPARED, "reason": columns.reason}

@@ -54,8 +54,6 @@ _ADDRESS_BYTES = 16
 """What is read of a row of a table without a key."""
 _SMALL_FILE = 8 << 20
 """Files of up to so many bytes are put together with a batch's rows when there are many of them."""
-_AT_ONCE, _REQUESTS_AT_ONCE = 4, 16
-"""Tables that are looked at, and committed, at the same time: of a folder and where each look is a request."""
 
 
 class Asked(NamedTuple):
@@ -98,8 +96,7 @@ def is_few(plain: Plain, touched: Touched) -> bool:
 
 
 def _side_by_side(work: Work, pieces: list[Callable[[], T]]) -> list[T]:
-    remote = stores.lake(work.config).remote
-    return delta_sql.run_parallel(pieces, _REQUESTS_AT_ONCE if remote else _AT_ONCE)
+    return delta_sql.ask_parallel(stores.lake(work.config), pieces)
 
 
 def _prepared(work: Work, asked: Asked) -> _Prepared | None:

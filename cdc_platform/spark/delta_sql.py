@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 AT_ONCE = 4
 """Writes and tables worked on at once by one batch: planning and commits of one overlap the work of others."""
+REQUESTS_AT_ONCE = 16
+"""The same where all of the work is to wait for a store that is asked over the network."""
 
 
 def delta(path: Store) -> str:
@@ -167,3 +169,8 @@ def run_parallel(work: list[Callable[[], T]], at_once: int = AT_ONCE) -> list[T]
         return [w() for w in work]
     with ThreadPoolExecutor(at_once) as pool:
         return [f.result() for f in [pool.submit(copy_context().run, w) for w in work]]
+
+
+def ask_parallel(lake: Store, work: list[Callable[[], T]]) -> list[T]:
+    """The same of looks at files and tables of a lake."""
+    return run_parallel(work, REQUESTS_AT_ONCE if lake.remote else AT_ONCE)

@@ -2,14 +2,19 @@
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
-from cdc_platform.shadow import handover, ready
+from cdc_platform.lake import delta_table
+from cdc_platform.reading import described
+from cdc_platform.shadow import handover, ready, run
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.tables import SHADOW_COMPARISONS
+from tests import calls
 from tests.automation.conftest import snapshot
 from tests.rows import add
 
@@ -50,6 +55,23 @@ def test_of_tables_that_changed_since_a_comparison_refuses_nothing(config):
     snapshot(config, "shop-dts", "d.items", 3)
     last = ready.last(config, config.shadow[0])
     assert (last.changed, last.rows) == (["d.items", "d.orders"], {})
+
+
+def test_a_plan_looks_at_several_snapshots_at_once(config, monkeypatch):
+    for source in ("shop", "shop-dts"):
+        snapshot(config, source, "d.orders", 3)
+    looked = calls.meet(monkeypatch, delta_table, "version_or_none", 4)
+    last = ready.last(config, config.shadow[0])
+    assert (last.changed, list(last.rows), len(looked)) == (["d.orders"], [("d", "items")], 4)
+
+
+def test_a_comparison_reads_the_column_lists_of_either_feed_once(config, monkeypatch):
+    frame = SimpleNamespace(dtypes=[("id", "bigint")])
+    monkeypatch.setattr(run._Work, "_frame", lambda *_: frame)  # no Spark: the columns alone tell that there is no key
+    read = calls.count(monkeypatch, described, "keys")
+    found = run.compare(cast("Any", None), config, config.shadow[0], anew=True, since=AT)
+    assert [r["reason"] for r in found["rows"]] == ["the key isn't known in shop"] * 2
+    assert [source for _, source in read] == ["shop", "shop-dts"]
 
 
 def test_the_plan_says_when_it_was_compared_and_what_yes_does(config, monkeypatch, capsys):
