@@ -302,6 +302,6 @@ def _versions(
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
     looks = [n not in looked_at for n in live]
     asked = [partial(delta_table.version_or_none, p, look=look) for p, look in zip(paths, looks, strict=True)]
-    versions = delta_sql.run_parallel(asked)
+    versions = delta_sql.ask_parallel(stores.lake(config), asked)
     under = f"{stores.lake(config).uri()}/"
     return [(n, p.uri().removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]
