@@ -29,3 +29,21 @@ def meet(
 def count(monkeypatch: pytest.MonkeyPatch, at: Any, name: str) -> list[tuple[Any, ...]]:
     """The same, without waiting."""
     return meet(monkeypatch, at, name, 1)
+
+
+def most(monkeypatch: pytest.MonkeyPatch, at: Any, name: str) -> Callable[[], int]:
+    """How many calls of a function were under way at once, at most, until it is asked."""
+    real, lock, now, seen = getattr(at, name), threading.Lock(), [0], [0]
+
+    def call(*args: Any, **named: Any) -> Any:
+        with lock:
+            now[0] += 1
+            seen.append(now[0])
+        try:
+            return real(*args, **named)
+        finally:
+            with lock:
+                now[0] -= 1
+
+    monkeypatch.setattr(at, name, call)
+    return lambda: max(seen)

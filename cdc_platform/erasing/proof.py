@@ -3,8 +3,9 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from cdc_platform.erasing.subject import forms, patterns
 from cdc_platform.lake import folders, stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing.erased import digest
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import (
     ALL,
     CARRIED,
@@ -29,6 +31,9 @@ from cdc_platform.tables import (
 )
 
 _SHOWN = 20
+_FILES, _BYTES = 256, 64 << 20
+"""Files of a group, and the bytes of all of them, of which several are looked through at once; a larger file is by
+itself: a row group may be in memory whole."""
 _OTHER = ("_checkpoints", "_exchanges", "_erasures", "_replays/{source}")
 """Folders of a lake that hold no table, or lakes of their own."""
 _OF_PAIRS = tuple(t.path for t in shadows.TABLES)
@@ -49,6 +54,12 @@ class Looked:
         self.left += 1
         if len(self.found) < _SHOWN:
             self.found.append(where)
+
+    def add(self, other: "Looked") -> None:
+        """What was looked through after it."""
+        self.files, self.bytes, self.rows = self.files + other.files, self.bytes + other.bytes, self.rows + other.rows
+        self.left += other.left
+        self.found += other.found[: _SHOWN - len(self.found)]
 
     def data(self) -> dict[str, Any]:
         """As a proof has it."""
@@ -89,23 +100,41 @@ def look_through(
     lake, found, wanted = stores.lake(config), Looked(), patterns(forms(texts))
     plain = [form.encode() for form in forms(texts)]
     landed = tuple(t.at("", source=source.name).lstrip("/") + "/" for t in (LANDING, ENVELOPES))
-    for path in files(lake, source):
-        if path in but:
-            continue
-        size = lake.size(path)
-        if size is None:
-            continue
-        found.files, found.bytes = found.files + 1, found.bytes + size
+
+    def look(path: str, size: int) -> Looked:
+        looked = Looked(1, size)
         if path.endswith(".parquet"):
             check = payloads if path.startswith(landed) and "/_delta_log/" not in path else None
-            _parquet(File(lake, path), path, wanted, plain, check, found, _by(path, source))
-        elif any(p in (lake.read(path) or b"") for p in plain):
-            found.note(path)
+            try:
+                _parquet(File(lake, path), path, wanted, plain, check, looked, _by(path, source))
+            except FileNotFoundError:  # it was removed since it was listed
+                return Looked()
+        elif (read := lake.read(path)) is None:
+            return Looked()
+        elif any(p in read for p in plain):
+            looked.note(path)
+        return looked
+
+    for some in _groups((path, size) for path, size in files(lake, source) if path not in but):
+        for looked in delta_sql.ask_parallel(lake, [partial(look, *file) for file in some]):
+            found.add(looked)
     return found
 
 
-def files(lake: Store, source: Source) -> Iterator[str]:
-    """Paths of the files that may hold something of a source: its own, and those of tables that sources share."""
+def _groups(files: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    some: list[tuple[str, int]] = []
+    for file in files:
+        if some and (len(some) == _FILES or sum(size for _, size in some) + file[1] > _BYTES):
+            yield some
+            some = []
+        some.append(file)
+    if some:
+        yield some
+
+
+def files(lake: Store, source: Source) -> Iterator[tuple[str, int]]:
+    """Paths and bytes of the files that may hold something of a source: its own, and those of tables that sources
+    share."""
     names = {"source": source.name, "format": source.format}
     own = [t.at("", **names).lstrip("/") for t in ALL if "{source}" in t.path]
     of_tables = (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH)
@@ -113,12 +142,12 @@ def files(lake: Store, source: Source) -> Iterator[str]:
     own.append(CARRIED.at("", **names).lstrip("/"))
     shared = [t.path for t in ALL if "{source}" not in t.path]
     for folder in (*own, *(of.format(**names) for of in _OTHER)):
-        yield from (f"{folder}/{p}" for p in lake.below(folder))
+        yield from ((f"{folder}/{p}", size) for p, size in lake.sizes(folder).items())
+    mine = f"source={source.name}/"
     for folder in shared:
-        every = lake.below(folder)
-        if folder not in _OF_PAIRS:
-            every = (p for p in every if not p.startswith("source=") or p.startswith(f"source={source.name}/"))
-        yield from (f"{folder}/{p}" for p in every)
+        for p, size in lake.sizes(folder).items():
+            if folder in _OF_PAIRS or not p.startswith("source=") or p.startswith(mine):
+                yield f"{folder}/{p}", size
 
 
 def _by(path: str, source: Source) -> str | None:

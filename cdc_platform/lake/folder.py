@@ -107,6 +107,10 @@ class Folder(Store):
                 found += [os.path.relpath(f"{at}/{name}", root) for name in names if shown(name)]
         return sorted(found)
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        found = ((path, self.size(f"{folder}/{path}".lstrip("/"))) for path in self.below(folder))
+        return {path: size for path, size in found if size is not None}
+
     def is_here(self) -> bool:
         return os.path.isdir(self.root)
 

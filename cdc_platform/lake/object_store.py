@@ -103,11 +103,14 @@ class ObjectStore(Store):
         return sorted(mine, key=lambda named: named[0])
 
     def below(self, folder: str) -> list[str]:
+        return list(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
         within = self._key(folder) if folder else self._prefix
         with self._translated(folder):
             chunks = obstore.list(self._client, within, chunk_size=1000)
-            found = [o["path"][len(within) :].lstrip("/") for chunk in chunks for o in chunk]
-        return sorted(path for path in found if shown(path.rpartition("/")[2]))
+            found = sorted((o["path"][len(within) :].lstrip("/"), o["size"]) for chunk in chunks for o in chunk)
+        return {path: size for path, size in found if shown(path.rpartition("/")[2])}
 
     def is_here(self) -> bool:
         return True

@@ -127,6 +127,10 @@ class Store(ABC):
         """Paths, from there, of the files in a folder and in those in it."""
 
     @abstractmethod
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The same, sorted, with their bytes."""
+
+    @abstractmethod
     def size(self, path: str) -> int | None:
         """A file's bytes; None: there is no file."""
 

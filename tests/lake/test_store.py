@@ -525,6 +525,8 @@ def test_files_of_folders_in_a_folder_are_listed(store):
     assert store.below("c") == ["commits/0", "metadata", "offsets/0"]
     assert store.at("c").below("") == ["commits/0", "metadata", "offsets/0"]
     assert store.below("none") == []
+    assert store.sizes("c") == {"commits/0": 1, "metadata": 1, "offsets/0": 1} == store.at("c").sizes("")
+    assert store.sizes("none") == {}
 
 
 def test_a_commit_that_was_made_again_isnt_taken_for_the_one_before(store):
