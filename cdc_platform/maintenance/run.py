@@ -56,8 +56,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     watch = Stopwatch()
     folded = (state_fold.fold(spark, config, source) if _has_states(config) else 0) + folds.fold(spark, config, source)
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
-    delta_sql.run_parallel([partial(takeover.sweep, k.path) for k in kept if not k.shared])
-    work = [partial(_look_after, spark, config, k) for k in kept if delta_table.exists(k.path)]
+    there = delta_sql.ask_parallel(stores.lake(config), [partial(_swept, k) for k in kept])
+    work = [partial(_look_after, spark, config, k) for k, is_there in zip(kept, there, strict=True) if is_there]
     found = dict(delta_sql.run_parallel(work))
     metrics: dict[str, float] = {
         **{n: sum(int(f[n]) for f in found.values()) for n in ("files_before", "files", "expired")},
@@ -105,6 +105,13 @@ def _beside(config: Config, source: Source) -> list[Kept]:
         path = tables.WAITING.at(stores.lake(config), source=source.name)
         own.append(Kept(_under(config, path), path, True))
     return own
+
+
+def _swept(table: Kept) -> bool:
+    """Removes what killed runs left of it. False: there is no table."""
+    if not table.shared:
+        takeover.sweep(table.path)
+    return delta_table.exists(table.path)
 
 
 def _under(config: Config, path: Store) -> str:

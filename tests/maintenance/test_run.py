@@ -13,8 +13,11 @@ from deltalake import DeltaTable
 from cdc_platform import tables
 from cdc_platform.chain import maintain
 from cdc_platform.config import parse_config
+from cdc_platform.lake import delta_table
 from cdc_platform.maintenance import run as upkeep
 from cdc_platform.snapshots import together
+from tests import calls
+from tests.automation.conftest import table_state
 from tests.changelog.feed import Feed, SourceTable, read
 
 pytestmark = pytest.mark.spark
@@ -128,3 +131,15 @@ def _nine_days_ago(log: Path, removed: str) -> None:
             if removed in action.get("remove", {}).get("path", ""):
                 action["remove"]["deletionTimestamp"] -= 9 * 86_400_000
         commit.write_text("\n".join(map(json.dumps, actions)) + "\n")
+
+
+def test_which_tables_there_are_is_asked_of_several_at_once(
+    spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config([{"name": "m", "format": "canal", "topics": ["t"]}])
+    for n in range(4):
+        table_state(config, "m", f"m.t{n}", "waiting")
+    asked = calls.meet(monkeypatch, delta_table, "exists", 4, lambda path: "/m/m/t" in path.uri())
+    result = maintain(spark, config, config.source("m"))
+    assert len(asked) == 16, "snapshot, tombstones, history and typed changes of each"
+    assert list(result.tables) == ["table_state"]
