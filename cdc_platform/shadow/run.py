@@ -93,7 +93,9 @@ def compare(
 def versions(config: Config, pair: Shadow, paired: Sequence[Paired]) -> _Versions:
     """Table of `of` → versions of its snapshot and of that in `by`; None: there is none."""
     asked = [(_path(config, pair.of, p.name), _path(config, pair.by, p.by) if p.by else None) for p in paired]
-    looks = [partial(delta_table.version_or_none, path) for both in asked for path in both if path]
+    looks: list[Callable[[], int | None]] = [
+        partial(delta_table.version_or_none, p) for both in asked for p in both if p
+    ]
     found = iter(delta_sql.ask_parallel(stores.lake(config), looks))
     return {p.name: (next(found), next(found) if p.by else None) for p in paired}
 
