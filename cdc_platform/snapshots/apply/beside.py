@@ -1,11 +1,12 @@
 """A table that is kept beside a snapshot: what it was made for, and all of its rows put in place in one commit."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, handles
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.schema import features
 from cdc_platform.snapshots.schema.columns import TableColumn
@@ -34,9 +35,11 @@ def as_made(made: str, columns: list[TableColumn], older: list[TableColumn]) -> 
 
 def shape_of(path: Store) -> str | None:
     """That of a table that is there; None: there is none. Empty: it lacks changes."""
-    if not delta_table.exists(path):
-        return None
-    return delta_table.protocol(path)[1].get(MADE_FOR)
+    from deltalake.exceptions import TableNotFoundError
+
+    with suppress(TableNotFoundError):
+        return handles.head(path).metadata["configuration"].get(MADE_FOR)
+    return None
 
 
 def replace(
