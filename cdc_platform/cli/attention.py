@@ -164,19 +164,21 @@ def of_history(config: Config, sources: Sequence[Source]) -> list[Finding]:
     from cdc_platform.automation.instance import open_instance
 
     with open_instance(config) as instance:
-        return [*_runs(instance, sources), *_ticks(instance)]
+        return [*_runs(config, instance, sources), *_ticks(instance)]
 
 
-def _runs(instance: Any, sources: Sequence[Source]) -> list[Finding]:
+def _runs(config: Config, instance: Any, sources: Sequence[Source]) -> list[Finding]:
     from dagster import DagsterRunStatus, RunsFilter
 
     from cdc_platform.automation.loads import LOAD
+    from cdc_platform.automation.naming import SOURCE_TAG, Naming
     from cdc_platform.automation.repairs import REPAIR
 
-    found = []
+    found, naming = [], Naming(config)
     for source in sources:
         ended = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
-        records = instance.get_run_records(RunsFilter(tags={"cdc/source": source.name}, statuses=ended), limit=_RUNS)
+        its = RunsFilter(tags={SOURCE_TAG: naming.tag(source)}, statuses=ended)
+        records = instance.get_run_records(its, limit=_RUNS)
         record = next((r for r in records if not r.dagster_run.job_name.endswith((LOAD, REPAIR))), None)
         if record and record.dagster_run.status == DagsterRunStatus.FAILURE:
             run, at = record.dagster_run, datetime.fromtimestamp(record.end_time or 0, UTC)

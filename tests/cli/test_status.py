@@ -33,6 +33,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import chain
 from cdc_platform.automation.instance import open_instance
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import OffsetsLost, StorageError
@@ -196,12 +197,16 @@ def test_a_failed_run_is_a_problem(tmp_path, monkeypatch, capsys):
     assert re.match(r"the last run failed at \S+ \S+Z: source orders: records are gone from Kafka", failed[0])
 
 
-def test_a_load_or_a_repair_isnt_the_last_run(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["orders", "orders_" * 9 + "s"], ids=["short", "long"])
+def test_a_load_or_a_repair_isnt_the_last_run(tmp_path, monkeypatch, capsys, name):
     configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
+    file = tmp_path / "cdc.yaml"
+    file.write_text(file.read_text().replace("orders", name))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
-    with open_instance(load_config(tmp_path / "cdc.yaml")) as instance:
-        tags = {"cdc/source": "orders"}
+    config = load_config(file)
+    with open_instance(config) as instance:
+        tags = {SOURCE_TAG: Naming(config).tag(config.sources[0])}
         for number, (job, state) in enumerate(
             [("catch_up", FAILURE), ("load", SUCCESS), ("catch_up", SUCCESS), ("repair", FAILURE)]
         ):
