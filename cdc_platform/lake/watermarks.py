@@ -5,7 +5,7 @@ and the statistics in the Delta log tell which they are: years of rows are not r
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -18,9 +18,6 @@ Where = tuple[str, int]
 """Topic and partition."""
 PARTITION, SOURCE = "partition", "source"
 """Values of `scope`."""
-_AT_LEAST, _OFFSETS = 64, 200_000
-"""So many publications are looked at, or so many of their offsets, by those who look for an earlier one."""
-_NAME = ("db", "schema", "table")
 _JOINS = "a run that isn't done is taking in what has come of it"
 
 
@@ -115,16 +112,6 @@ def partitions(
     return {(r["topic"], r["partition"]): r for r in rows}
 
 
-def reached(path: Store, source: str, topic: str, partition: int, offset: int) -> datetime | None:
-    """A partition's watermark before an offset; None: it had none."""
-    found = delta_table.ask(
-        f"SELECT max(source_time) AS at FROM {{t}} WHERE {_of(source, PARTITION)} "
-        f'AND topic = \'{delta_table.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" < {int(offset)}',
-        t=path,
-    )
-    return found[0]["at"] if found else None
-
-
 def complete(path: Store, source: str) -> Complete | None:
     """A source's newest publication; None: there is none."""
     rows = _newest(path, source, SOURCE)
@@ -145,51 +132,6 @@ def join(path: Store, source: str, names: Iterable[Name]) -> None:
         delta_table.append_rows(path, [{**row, "batch": row["batch"] + 1, "behind": behind}])
 
 
-def earlier(path: Store, source: str, number: int, name: Name | None, held: Mapping[Where, int]) -> Iterator[Complete]:
-    """A source's publications before one that stand for a snapshot (None: for the source) without what is held, of the
-    latest time of it first. Only what tells that is read of all, each in full as it is asked for."""
-    low = max(0, number - max(_AT_LEAST, _OFFSETS // max(1, len(held))))
-    of = f"{_of(source, SOURCE)} AND end_offsets IS NOT NULL AND batch >= {low} AND batch < {number}"
-    if name is not None and name not in {name_of(r) for r in _members(path, of, "behind", _NAME, distinct=True)}:
-        name = None  # as its source
-    told = delta_table.ask(f"SELECT batch, source_time FROM {{t}} WHERE {of} ORDER BY batch", t=path)
-    own = [] if name is None else _members(path, of, "behind", ("batch", "source_time"), _is(name))
-    times = {r["batch"]: r["source_time"] for r in (*told, *own)}
-    fallen = _fallen(path, of, name, held)
-    standing = [(at, batch) for batch, at in times.items() if at is not None and batch not in fallen]
-    for _, batch in sorted(standing, reverse=True):
-        yield from map(published, delta_table.ask(f"SELECT * FROM {{t}} WHERE {of} AND batch = {batch}", t=path))
-
-
-def _fallen(path: Store, of: str, name: Name | None, held: Mapping[Where, int]) -> set[int]:
-    """Publications that don't stand (Complete.stands)."""
-    if not held:
-        return set()
-    there = " OR ".join(f"(e['topic'] = '{delta_table.topic(t)}' AND e['partition'] = {int(p)})" for t, p in held)
-    mine = "e['table'] IS NULL" + ("" if name is None else f" OR ({_is(name)})")
-    rows = _members(
-        path, of, "end_offsets", ("batch", "table", "topic", "partition", "offset"), f"({there}) AND ({mine})"
-    )
-    ends = {(r["batch"], r["topic"], r["partition"]): r["offset"] for r in rows if r["table"] is None}
-    ends |= {(r["batch"], r["topic"], r["partition"]): r["offset"] for r in rows if r["table"] is not None}
-    return {batch for (batch, *where), end in ends.items() if end > held[where[0], where[1]]}
-
-
-def _members(
-    path: Store, of: str, array: str, columns: tuple[str, ...], where: str = "true", *, distinct: bool = False
-) -> list[dict[str, Any]]:
-    """Columns of the structs `e` in an array of rows, and `batch`, the rows' own."""
-    told = ", ".join(c if c == "batch" else f"e['{c}'] AS \"{c}\"" for c in columns)
-    each = f"SELECT batch, unnest({array}) AS e FROM {{t}} WHERE {of}"
-    return delta_table.ask(f"SELECT {'DISTINCT ' * distinct}{told} FROM ({each}) AS each WHERE {where}", t=path)
-
-
-def _is(name: Name) -> str:
-    """That a struct names a table. Braces are doubled for delta_table.ask."""
-    texts = {c: v and v.replace("'", "''").replace("{", "{{").replace("}", "}}") for c, v in name_columns(name).items()}
-    return " AND ".join(f"e['{c}'] IS NULL" if v is None else f"e['{c}'] = '{v}'" for c, v in texts.items())
-
-
 def published(row: Mapping[str, Any]) -> Complete:
     """A row of scope `source`."""
     ends: dict[Name | None, dict[Where, int]] = {}
@@ -208,7 +150,8 @@ def published(row: Mapping[str, Any]) -> Complete:
     return Complete(*told, *place, row["at"], row.get("position_reason"), rests)
 
 
-def _of(source: str, scope: str) -> str:
+def of_source(source: str, scope: str) -> str:
+    """In SQL the rows of a source and a scope."""
     return f"source = '{source}' AND scope = '{scope}'"
 
 
@@ -216,7 +159,7 @@ def _newest(
     path: Store, source: str, scope: str, before: int | None = None, until: datetime | None = None
 ) -> list[dict[str, Any]]:
     """Rows of a scope with the highest batch (below `before`, written up to `until`)."""
-    of = _of(source, scope)
+    of = of_source(source, scope)
     of += "" if before is None else f" AND batch < {before}"
     of += "" if until is None else f" AND at <= TIMESTAMP '{until.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
     files = _files(path, source, scope)

@@ -15,8 +15,9 @@ from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config import Config, Source
 from cdc_platform.formats.events import event_batch
 from cdc_platform.lake import new_tables, stores
+from cdc_platform.lake.past import Past
 from cdc_platform.lake.store import Store
-from cdc_platform.lake.watermarks import partitions, reached
+from cdc_platform.lake.watermarks import partitions
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
 from tests.properties import examples
 
@@ -163,7 +164,7 @@ def test_a_batch_keeps_the_marks_of_all_partitions(path: Store):
     assert marks(path, before=5)["t", 1] == (7, at(2))
     assert marks(path, before=1) == {T: (4, at(5)), ("t", 1): (7, at(2))}
     assert marks(path, until=datetime(2020, 1, 1, tzinfo=UTC)) == {}
-    assert [reached(path, "s", "t", 0, offset) for offset in (4, 5, 100)] == [None, at(5), at(5)]
+    assert [Past(path, "s").reached(T, offset) for offset in (4, 5, 100)] == [None, at(5), at(5)]
 
 
 def test_a_batch_keeps_when_a_change_came_last(path: Store):

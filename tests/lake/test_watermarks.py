@@ -1,19 +1,29 @@
 """What publications rest on: the newest that is true without what is held is found, whatever a lake has of them."""
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
 import pytest
 from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdc_platform.config import Config
+from cdc_platform.config.storage import Storage
 from cdc_platform.lake import delta_table, stores, watermarks
+from cdc_platform.lake.past import Past
+from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Behind, Complete
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts import complete, holds
 from cdc_platform.snapshots.cuts.holds import Hold, Missing
-from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS
+from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS, name_columns
+from tests.properties import examples
 from tests.rows import add
 
 T0 = datetime(2026, 11, 20, tzinfo=UTC)
@@ -70,7 +80,7 @@ def test_earlier_publications_are_read_as_they_are_asked_for(config: Config, mon
 
     def found(name: Any, **held: int) -> list[int]:
         where = {("t", "ab".index(p)): offset for p, offset in held.items()}
-        return [p.number for p in islice(watermarks.earlier(path, "s", last.number, name, where), 3)]
+        return [p.number for p in islice(Past(path, "s").earlier(last.number, name, where), 3)]
 
     asked.clear()
     assert found(None, a=1_000) == [999, 998, 997], "of the latest time first"
@@ -162,7 +172,7 @@ def test_a_time_goes_back_to_the_newest_that_rests_on_none_of_what_is_held(confi
     assert held((B, 7)) == (at(600), 2)
     assert held((B, 6)) == (at(500), 3)
     assert held((B, 6)) == (at(500), 3)
-    monkeypatch.setattr(watermarks, "earlier", None)  # once it is published, the newest tells all
+    monkeypatch.setattr(Past, "earlier", None)  # once it is published, the newest tells all
     assert held((A, 20), (B, 6))[0] == at(500)
     monkeypatch.undo()
     assert held((B, 4))[0] is None
@@ -189,3 +199,76 @@ def test_a_stopped_table_rests_on_what_no_table_has_any_more(config: Config, mon
     assert (found.source_time, found.ends) == (None, {A: 10, B: 4})
     assert (found.of(ONE), found.behind[ONE].ends) == (at(400), {B: 5})
     assert published(config, monkeypatch, held).of(ONE) is None
+
+
+_TIMES = st.none() | st.integers(0, 20).map(at)
+_OFFSETS = st.integers(0, 30)
+_ENDS = st.dictionaries(st.sampled_from([A, B]), _OFFSETS)
+_BEHIND = st.dictionaries(st.sampled_from([ONE, TWO]), st.builds(Behind, _TIMES, st.just("why"), ends=_ENDS))
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.sampled_from("ab"), _OFFSETS, _TIMES)), st.lists(_OFFSETS, min_size=1))
+def test_a_partition_s_watermark_is_the_latest_that_was_told_before_an_offset(rows: Any, asked: list[int]):
+    said = {"source": "s", "scope": "partition", "topic": "t"}
+    told = [{**said, "partition": "ab".index(p), "offset": o, "source_time": t} for p, o, t in rows]
+    with lake_of([*told, {**said, "source": "other", "partition": 0, "offset": 0, "source_time": at(99)}]) as path:
+        past = Past(path, "s")
+        for offset in asked:
+            for name in "ab":
+                times = [t for p, o, t in rows if p == name and o < offset and t is not None]
+                assert past.reached(("t", "ab".index(name)), offset) == max(times, default=None)
+
+
+@examples(60)
+@given(
+    st.lists(st.builds(Complete, st.none(), _TIMES, st.just(True), st.none(), _BEHIND, ends=st.none() | _ENDS)),
+    st.lists(st.tuples(st.sampled_from([None, ONE, TWO]), _ENDS), min_size=1, max_size=6),
+)
+def test_publications_that_stand_are_found_whoever_asked_before(made: list[Complete], asked: Any):
+    known = [replace(p, number=n, behind=dict(sorted(p.behind.items()))) for n, p in enumerate(made)]
+    known = [p if p.ends is not None else replace(p, behind={}) for p in known]
+    with lake_of([publication(p) for p in known]) as path:
+        past = Past(path, "s")
+        for name, held in asked:
+            stand = [p for p in known[:-1] if p.ends is not None and p.stands(name, held) and p.of(name) is not None]
+            stand.sort(key=lambda p: (p.of(name), p.number), reverse=True)
+            assert [p.number for p in past.earlier(len(known) - 1, name, held)] == [p.number for p in stand]
+
+
+@contextmanager
+def lake_of(rows: list[dict[str, Any]]) -> Iterator[Store]:
+    with tempfile.TemporaryDirectory() as lake:
+        add(lake, WATERMARKS, *rows)
+        yield WATERMARKS.at(stores.of(lake, Storage()))
+
+
+def publication(p: Complete) -> dict[str, Any]:
+    of = {None: p.ends, **{n: b.ends for n, b in p.behind.items()}}
+    rests = [
+        {**(name_columns(n) if n else {}), "topic": t, "partition": i, "offset": o}
+        for n, ends in of.items()
+        for (t, i), o in (ends or {}).items()
+    ]
+    behind = [{**name_columns(n), "source_time": b.source_time, "reason": b.reason} for n, b in p.behind.items()]
+    return {**told(p.number, 0, None if p.ends is None else rests, behind=behind), "source_time": p.source_time}
+
+
+def test_rows_of_many_tables_that_are_held_take_a_few_queries(config: Config, monkeypatch: pytest.MonkeyPatch):
+    for batch in range(3):
+        reached(config, batch, a=(10 * batch + 9, batch), b=(10 * batch + 9, batch))
+        published(config, monkeypatch, NOTHING)
+    asked: list[str] = []
+    ask = delta_table.ask
+    monkeypatch.setattr(delta_table, "ask", lambda sql, **paths: asked.append(sql) or ask(sql, **paths))
+
+    def queries(tables: int) -> int:
+        held = {("d", f"t{n:02}"): [Hold((A, B)[n % 2], 15 + n % 7, f"holds {n}")] for n in range(tables)}
+        asked.clear()
+        found = published(config, monkeypatch, Missing([], held))
+        assert all(found.of(name) == at(hold.offset >= 20) for name, [hold] in held.items())
+        return len(asked)
+
+    few = queries(2)
+    assert queries(40) <= few + 4, "four are of the two that were behind before"
+    assert queries(40) < few

@@ -8,6 +8,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
 from cdc_platform.lake import delta_table, new_tables, queries, sequences, stores, watermarks
+from cdc_platform.lake.past import Past
 from cdc_platform.landing import positions
 from cdc_platform.maintenance import folds
 from cdc_platform.reading.catalog import find_cut
@@ -89,11 +90,11 @@ def test_the_newest_watermarks_stay_and_older_ones_say_no_more_than_was_so(spark
         return watermarks.partitions(path, "s"), watermarks.complete(path, "s")
 
     def reached() -> list[datetime | None]:
-        return [watermarks.reached(path, "s", "t", 1, offset) for offset in range(0, 9 * 2_160, 1_111)]
+        return [Past(path, "s").reached(("t", 1), offset) for offset in range(0, 9 * 2_160, 1_111)]
 
     def stands() -> list[datetime | None]:
         first = ({("t", 1): offset} for offset in range(0, 9 * 2_160, 1_111))
-        found = (next(watermarks.earlier(path, "s", 1_000, None, held), None) for held in first)
+        found = (next(Past(path, "s").earlier(1_000, None, held), None) for held in first)
         return [p and p.source_time for p in found]
 
     before, exact = asked(), list(zip(reached(), stands(), strict=True))

@@ -7,11 +7,12 @@ It is gone back on only where something is missing that it rests on.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
 from cdc_platform.config import Source
-from cdc_platform.lake import watermarks
+from cdc_platform.lake.past import Past
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Behind, Complete, Where
 from cdc_platform.snapshots.cuts import holds
@@ -40,6 +41,10 @@ class Claims:
     source: Source
     marks: Marks
     last: Complete | None
+
+    @cached_property
+    def _past(self) -> Past:
+        return Past(self.path, self.source.name)
 
     def of_source(self, held: Sequence[Hold]) -> Claim:
         """held: what no table has."""
@@ -86,7 +91,7 @@ class Claims:
     def _watermark(self, held: Hold) -> datetime | None:
         if held.where in self.marks.again:
             return None
-        return watermarks.reached(self.path, self.source.name, *held.where, held.offset)
+        return self._past.reached(held.where, held.offset)
 
     def before(self, held: Sequence[Hold], name: Name | None = None) -> Complete | None:
         """The newest publication, if it is true of a table (None: of the source) without what is held, else that of
@@ -99,7 +104,7 @@ class Claims:
 
         if self.last is None or is_true(self.last):
             return self.last
-        found = watermarks.earlier(self.path, self.source.name, self.last.number, name, first)
+        found = self._past.earlier(self.last.number, name, first)
         return next(filter(is_true, islice(found, _LOOKED_INTO)), None)
 
     def _has_all_topics(self, told: Complete, name: Name | None, times: Mapping[Where, datetime | None]) -> bool:
