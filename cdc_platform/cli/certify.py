@@ -36,10 +36,8 @@ def command(
     wanted = described.find(loaded, table, source).name if table else None
     kept = {n: c for n, c in sorted(certificate.of_source(loaded, feed).items()) if wanted in (None, n)}
     certificate.issue(loaded, list(kept.values()))
-    found = [
-        replace(c, facts={**c.facts, "not_told": described.limits(loaded, TableName.of(source, name))})
-        for name, c in kept.items()
-    ]
+    untold = described.limits(loaded, [TableName.of(source, name) for name in kept])
+    found = [replace(c, facts={**c.facts, "not_told": untold[TableName.of(source, name)]}) for name, c in kept.items()]
     data = {"source": source, "tables": [{"table": ".".join(c.name), **asdict(c)} for c in found]}
     broken = any(c.verdict == certificate.BROKEN for c in found)
     return Report(data, 1 if broken else 0, shown=_shown(found))

@@ -1,20 +1,23 @@
 """What a lake knows of its snapshots: state, size, columns, key, and what the feed can't tell. Without Spark."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import folders, handles, queries, stores
+from cdc_platform.lake import folders, handles, looks, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reading.catalog import TableName, states
 from cdc_platform.suggest import closest
 from cdc_platform.tables import BOOKKEEPING
 
 _LIMITS = "cdc.limits"
+_AT_ONCE = 8
 
 
 def known(config: Config, source: str | None = None) -> list[TableName]:
@@ -44,12 +47,14 @@ def find(config: Config, given: str, source: str | None = None) -> TableName:
 def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]:
     """Per table: source, table, state (`waiting` before its first snapshot), reason, rows, held (rows in quarantine),
     columns (a number), key, last_change (commit time at the source), path."""
+    names = list(names)
     there, described = states(stores.lake(config)), _described(config)
     held = {(h["source"], tables.name_in(h)): h["rows"] for h in queries.held(config)}
+    paths = [folders.snapshot(stores.lake(config), name.source, name.name) for name in names]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        figures = list(pool.map(_figures, paths))
     found = []
-    for name in names:
-        path = folders.snapshot(stores.lake(config), name.source, name.name)
-        columns = [c for c in queries.columns(path) or () if not c.startswith(BOOKKEEPING)]
+    for name, path, (rows, last_change, width) in zip(names, paths, figures, strict=True):
         state = there.get(name)
         found.append(
             {
@@ -57,9 +62,10 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
                 "table": name.text,
                 "state": state.state if state else "waiting",
                 "reason": state.reason if state and state.state != "live" else None,
-                **_figures(path),
+                "rows": rows,
+                "last_change": last_change,
                 "held": held.get((name.source, name.name), 0),
-                "columns": len(columns) or None,
+                "columns": width,
                 "key": key(config, name, described.get(name, {})),
                 "path": path.uri(),
             }
@@ -96,17 +102,19 @@ def columns(config: Config, name: TableName, bookkeeping: bool = False) -> list[
 
 def limits_of(table: Any) -> dict[str, list[str]]:
     """What the feed can't tell, by column of an open Delta table; `*`: of whole rows."""
-    return json.loads(table.metadata().configuration.get(_LIMITS) or "{}")
+    return _limits(table.metadata().configuration)
 
 
-def limits(config: Config, name: TableName) -> dict[str, list[str]]:
-    """What the feed can't tell of a snapshot's columns; empty, too, where there is none."""
-    from deltalake.exceptions import TableNotFoundError
+def limits(config: Config, names: Iterable[TableName]) -> dict[TableName, dict[str, list[str]]]:
+    """What the feed can't tell of each snapshot's columns; empty, too, where there is none."""
+    paths = {name: folders.snapshot(stores.lake(config), name.source, name.name) for name in names}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(looks.look, paths.values())
+        return {name: _limits(look.properties) if look else {} for name, look in zip(paths, found, strict=True)}
 
-    try:
-        return limits_of(handles.opened(folders.snapshot(stores.lake(config), name.source, name.name)))
-    except TableNotFoundError:
-        return {}
+
+def _limits(properties: Mapping[str, str]) -> dict[str, list[str]]:
+    return json.loads(properties.get(_LIMITS) or "{}")
 
 
 def key(config: Config, name: TableName, told: dict[str, dict[str, Any]]) -> list[str] | None:
@@ -126,10 +134,16 @@ def keys(config: Config, source: str) -> dict[TableName, list[str] | None]:
     return {name: key(config, name, told) for name, told in _described(config, source).items()}
 
 
-def _figures(path: Store) -> dict[str, Any]:
-    """rows and last_change (commit time at the source of its newest change) of a snapshot; None: it isn't there."""
+def _figures(path: Store) -> tuple[int | None, datetime | None, int | None]:
+    """rows, last_change (commit time at the source of its newest change) and columns of a snapshot; None: it isn't
+    there, or there is none."""
+    if (look := looks.look(path)) is None:
+        return None, None, None
+    width = sum(not c.startswith(BOOKKEEPING) for c in look.fields) or None
+    if (rows := look.rows) is not None and (newest := look.newest("_cdc_source_time")) is not None:
+        return rows, newest[0], width
     found = queries.query('SELECT count(*) AS rows, max("_cdc_source_time") AS last_change FROM t', t=path)
-    return dict(found[0]) if found else {"rows": None, "last_change": None}
+    return (found[0]["rows"], found[0]["last_change"], width) if found else (None, None, None)
 
 
 def _described(config: Config, source: str | None = None) -> dict[TableName, dict[str, dict[str, Any]]]:
