@@ -7,10 +7,10 @@ import dagster as dg
 from cdc_platform.automation import table_status
 from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
-from cdc_platform.automation.table_events import DATA_VERSION, evaluation
+from cdc_platform.automation.table_events import DATA_VERSION, evaluation, newest
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Source
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import looks, queries, stores
 from cdc_platform.lake.beside import KEPT, KINDS, WAITING, Beside
 from cdc_platform.tables import Name
 
@@ -69,12 +69,15 @@ def events(
     specs = naming.beside(source, *status.id)
     for one in status.certificate.beside if status.certificate else ():
         key, path = specs[one.kind].key, KINDS[one.kind].path.of(lake, source.name, status.id)
-        version = delta_table.version_or_none(path)
-        found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
+        look = looks.look(path)
+        version, rows = (look.version, look.rows) if look else (None, None)
+        if look and rows is None:
+            rows = queries.row_count(path)
+        found = {"dagster/uri": path.uri(), "dagster/row_count": rows, "delta_version": version}
         metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _told(one)}
         tags = {SOURCE_TAG: naming.tag(source)}
         lacks = one.state not in (KEPT, WAITING) and version is not None
-        if one.state == KEPT or (lacks and told_last(instance, key) != _told(one)):
+        if one.state == KEPT or (lacks and told_last(instance, [key])[key] != _told(one)):
             yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
         elif one.state != WAITING:
             yield dg.AssetObservation(key, metadata=metadata, tags=tags)
@@ -90,10 +93,19 @@ def states(naming: Naming, status: TableStatus) -> dict[dg.AssetKey, str]:
     return {specs[one.kind].key: "" if one.state == KEPT else _told(one) for one in found if one.state != WAITING}
 
 
-def told_last(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
-    """What the page of one of these assets shows: of its newest materialization, else observation; None: nothing."""
-    found = instance.fetch_materializations(key, limit=1).records or instance.fetch_observations(key, limit=1).records
-    event = found[0].asset_materialization or found[0].asset_observation if found else None
+def told_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, str | None]:
+    """What the pages of these assets show: of the newest materialization, else observation; None: nothing."""
+    keys = list(keys)
+    made = newest(instance, keys)
+    return {key: _shown(made.get(key) or _observed(instance, key)) for key in keys}
+
+
+def _observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
+    return next(iter(instance.fetch_observations(key, limit=1).records), None)
+
+
+def _shown(record: dg.EventLogRecord | None) -> str | None:
+    event = record and (record.asset_materialization or record.asset_observation)
     if event is None:
         return None
     state = str(event.metadata["state"].value) if "state" in event.metadata else KEPT

@@ -61,7 +61,7 @@ class TableNews:
         until = None if seconds is None else time.monotonic() + seconds
         due = [s for s in self._due(statuses) if s.id not in self.asked]
         whole = {s.id for s in due}
-        due += [s for s in statuses if s.id not in whole and s.id not in self.asked and self._told_otherwise(s)]
+        due += self._told_otherwise([s for s in statuses if s.id not in whole and s.id not in self.asked])
         for start in range(0, len(due), _AT_ONCE):
             self.left = start > 0 and until is not None and time.monotonic() > until
             if self.left:
@@ -73,13 +73,13 @@ class TableNews:
             yield from self._events([s for s in some if s.id in whole])
         self.left = False
 
-    def _told_otherwise(self, status: TableStatus) -> bool:
-        """Whether what is kept beside a table was made, or began or ceased to lack changes, since Dagster was told: a
-        run may do so that brings the table itself none."""
-        now = beside.states(self.naming, status)
-        for key in now.keys() - self._beside.keys():  # once a run: each is a question to Dagster's storage
-            self._beside[key] = beside.told_last(self.instance, key)
-        return any(self._beside[key] != said for key, said in now.items())
+    def _told_otherwise(self, statuses: list[TableStatus]) -> list[TableStatus]:
+        """Those of which what is kept beside them was made, or began or ceased to lack changes, since Dagster was told:
+        a run may do so that brings the table itself none."""
+        now = {s.id: beside.states(self.naming, s) for s in statuses}
+        if new := sorted({key for said in now.values() for key in said} - self._beside.keys()):  # once a run
+            self._beside |= beside.told_last(self.instance, new)
+        return [s for s in statuses if any(self._beside[key] != said for key, said in now[s.id].items())]
 
     def _events(self, some: list[TableStatus]) -> Iterator[Any]:
         keys = [self.naming.table(s.source, *s.id).key for s in some]

@@ -231,11 +231,13 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
         told = reached[source.name] if state else None
         path = folders.snapshot(stores.lake(config), source.name, name)
         rows = state.get("rows")
+        if state and rows is None:
+            rows = queries.row_count(path)
         found.append(
             {
                 "source": source.name,
                 "table": ".".join(name),
-                "rows": queries.row_count(path) if rows is None else rows,
+                "rows": rows,
                 "held": held.get((source.name, name)),
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),

@@ -5,12 +5,13 @@ delta-rs reads them.
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import answers, delta_table, stores
+from cdc_platform.lake import answers, commits, delta_table, log_state, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import Name, name_columns, name_in, name_of
 from cdc_platform.units import count
@@ -36,11 +37,20 @@ def text(value: str) -> str:
 
 
 def row_count(path: Store, source: Source | None = None) -> int | None:
-    """Rows of a Delta table, or of one source's partition of it, from its statistics where they tell; None: no such
-    table."""
+    """Rows of a Delta table, or of one source's partition of it: by its log where that tells; None: no such table."""
+    if source is None and (told := _counted(path)) is not None:
+        return told
     of = f" WHERE source = {text(source.name)}" if source else ""
     found = query(f"SELECT count(*) AS n FROM t{of}", t=path)
     return None if found is None else int(found[0]["n"])
+
+
+def _counted(path: Store) -> int | None:
+    """None, too: its log doesn't tell, or names very many files."""
+    with suppress(FileNotFoundError):
+        live = (told := log_state.few(path)) and commits.live_of(told)
+        return live and commits.counted(live)
+    return None
 
 
 def landed(config: Config, source: Source) -> dict[Partition, int]:

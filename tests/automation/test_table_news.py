@@ -23,6 +23,7 @@ from tests.rows import add
 
 NAMES = [f"t{i:02}" for i in range(20)]
 CHECK = dg.AssetCheckEvaluation
+ROW = pa.table({"id": [1]})
 OWN = "its own"
 """The run that tells."""
 
@@ -151,6 +152,35 @@ def test_what_is_kept_beside_a_table_is_told_when_it_changes_without_the_table(
     assert [
         getattr(e, "description", None) or e.metadata["state"].value for e in events if e.asset_key.path[0] == kind
     ] == 2 * ["stopped: its table is stopped"]
+
+
+def test_what_is_kept_beside_many_tables_is_asked_of_dagster_at_once(
+    config, source, instance, tables, naming, news, monkeypatch
+):
+    source.tables.history.append("shop.*")
+    for table in (BESIDE_STATE, CHANGELOG):
+        new_tables.create(table.at(stores.lake(config)), table)
+    for name in NAMES[1:]:
+        write_deltalake(KINDS["history"].path.of(stores.lake(config), source.name, ("shop", name)).uri(), ROW)
+    lacking = {("shop", NAMES[0]): ("lacking", "no room")}
+    States(config, source, "history").note({**{("shop", n): ("kept", None) for n in NAMES[1:]}, **lacking})
+    events = told(config, source, instance, news())
+    [seen] = [e for e in events if isinstance(e, dg.AssetObservation)]
+    assert (seen.asset_key.path[-1], seen.metadata["state"].value) == (NAMES[0], "lacking: no room"), (
+        "it was never made"
+    )
+    asked: list[str] = []
+    for name in ("get_asset_records", "fetch_materializations", "fetch_observations"):
+        ask = getattr(instance, name)
+        monkeypatch.setattr(instance, name, lambda *a, _n=name, _ask=ask, **k: asked.append(_n) or _ask(*a, **k))
+    run = news()
+    assert told(config, source, instance, run) == []
+    assert sorted(asked) == ["fetch_observations", *["get_asset_records"] * 3]
+    assert told(config, source, instance, run) == []
+    assert len(asked) == 4 + 2
+    States(config, source, "history").note({("shop", NAMES[3]): ("lacking", "no disk")})
+    [made, _] = told(config, source, instance, news())
+    assert (made.asset_key.path[-1], made.metadata["state"].value) == (NAMES[3], "lacking: no disk")
 
 
 def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, instance, tables, news):

@@ -35,10 +35,12 @@ from cdc_platform import chain
 from cdc_platform.automation.instance import open_instance
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.cli.app import run
+from cdc_platform.cli.status import look
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import OffsetsLost, StorageError
+from cdc_platform.lake import stores
 from cdc_platform.lake.writer_lock import source_lock
-from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SNAPSHOT_PATH, TABLE_STATE
+from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SCHEMA_HISTORY, SNAPSHOT_PATH, TABLE_STATE
 from tests.cli.test_run import NoSpark
 from tests.rows import add
 
@@ -66,6 +68,35 @@ def test_an_unreachable_broker_is_a_problem_not_a_crash(tmp_path, monkeypatch, c
     assert code == 1
     assert (data["sources"][0]["state"], data["sources"][0]["lag"]) == ("unreachable", None)
     assert "no answer from Kafka at 127.0.0.1:1" in data["problems"][0]
+
+
+@pytest.mark.s3
+def test_rows_are_counted_by_logs_and_of_a_table_that_waits_not_at_all(make_config, on_s3, s3, monkeypatch):
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    kafka = {"bootstrap.servers": "127.0.0.1:1"}
+    config = on_s3(make_config([{"name": "orders", "format": "tencent_dts", "topics": ["t"]}], kafka=kafka))
+    options = stores.lake(config).options
+    said = {"source": "orders", "kind": "message", "db": "shop"}
+    state = {"source": "orders", "db": "shop", "batch": 0, "rebuild": 0, "invalid_dates": 0, "at": datetime.now(UTC)}
+    states = [
+        {**state, "table": "counted", "state": "live", "rows": 9},
+        {**state, "table": "stopped", "state": "stopped", "reason": "no key"},
+        {**state, "table": "never", "state": "left_out"},
+    ]
+    for table, of in ((SCHEMA_HISTORY, [{**said, "table": "to_come"}]), (TABLE_STATE, states)):
+        data = pa.Table.from_pylist(of, table.arrow())
+        write_deltalake(table.at(config.lake), data, storage_options=options, partition_by=list(table.partition_by))
+    path = SNAPSHOT_PATH.at(config.lake, source="orders", db="shop", table="stopped")
+    for n in range(3):
+        write_deltalake(path, pa.table({"id": [n, n]}), mode="append", storage_options=options)
+    s3.reset()
+    found = look(config)["tables"]
+    asked = [r for r in s3.reset() if "/snapshots/" in r or "snapshots%2F" in r]
+    assert {t["table"]: t["rows"] for t in found} == {
+        **{"shop.counted": 9, "shop.stopped": 6},
+        **{"shop.never": None, "shop.to_come": None},
+    }
+    assert not [r for r in asked if ".parquet" in r or "counted" in r or "to_come" in r], asked
 
 
 def test_what_else_fails_is_told_as_what_it_is(tmp_path, monkeypatch, capsys):

@@ -6,13 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import tables
 from cdc_platform.cli.run import choose
 from cdc_platform.config import Config, parse_config
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import queries
+from cdc_platform.lake import commits, queries
+from cdc_platform.lake.store import Store
+from tests.lake import test_commits
 from tests.rows import add
 
 
@@ -100,3 +102,33 @@ def test_tables_of_one_name_in_two_schemas_are_held_apart(config: Config) -> Non
 
 def test_nothing_is_held_before_there_is_a_quarantine(config: Config) -> None:
     assert queries.held(config) == []
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("partition_by", [[], ["id"]])
+def test_rows_are_counted_by_the_log(s3: Any, s3_store: Store, partition_by: list[str]) -> None:
+    path = s3_store.at("t")
+    assert queries.row_count(path) is None
+    for n in range(3):
+        rows = pa.table({"id": [0, 1], "n": [n, n]})
+        write_deltalake(path.uri(), rows, mode="append", partition_by=partition_by, storage_options=path.options)
+    assert queries.row_count(path) == 6
+    DeltaTable(path.uri(), storage_options=path.options).delete("n = 1 AND id = 0")
+    s3.reset()
+    assert queries.row_count(path) == 5
+    asked = [r for r in s3.reset() if ".parquet" in r]
+    assert partition_by or not asked
+
+
+@pytest.mark.s3
+def test_rows_that_were_marked_are_not_counted(s3: Any, s3_store: Store) -> None:
+    path = s3_store.at("t")
+    test_commits.made(path)
+    rows = test_commits.rows(*range(10))
+    write_deltalake(path.uri(), rows, mode="append", storage_options=path.options)
+    before = commits.live(path)
+    assert before is not None
+    marked = [test_commits.marked(path, before.adds[0], 3, 4)]
+    assert commits.commit(path, before, [], marked, {"operation": "DELETE"})
+    s3.reset()
+    assert queries.row_count(path) == 8 == len(test_commits.there(path))
