@@ -22,7 +22,7 @@ from cdc_platform.lake.watermarks import Behind, Complete
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts import complete, holds
 from cdc_platform.snapshots.cuts.holds import Hold, Missing
-from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS, name_columns
+from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS, Name, name_columns
 from tests.properties import examples
 from tests.rows import add
 
@@ -263,7 +263,9 @@ def test_rows_of_many_tables_that_are_held_take_a_few_queries(config: Config, mo
     monkeypatch.setattr(delta_table, "ask", lambda sql, **paths: asked.append(sql) or ask(sql, **paths))
 
     def queries(tables: int) -> int:
-        held = {("d", f"t{n:02}"): [Hold((A, B)[n % 2], 15 + n % 7, f"holds {n}")] for n in range(tables)}
+        held: dict[Name, list[Hold]] = {
+            ("d", f"t{n:02}"): [Hold((A, B)[n % 2], 15 + n % 7, f"holds {n}")] for n in range(tables)
+        }
         asked.clear()
         found = published(config, monkeypatch, Missing([], held))
         assert all(found.of(name) == at(hold.offset >= 20) for name, [hold] in held.items())
