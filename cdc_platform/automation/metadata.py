@@ -31,9 +31,9 @@ def figures(result: StageResult) -> dict[str, float]:
     }
 
 
-def result_metadata(result: StageResult, uri: str, rows: int | None, prefix: str = "") -> dict[str, Any]:
-    """Metadata of one stage of one source. `prefix` keeps the sources apart on assets that several share."""
-    found = {f"{prefix}{name}": _number(value) for name, value in figures(result).items()}
+def result_metadata(result: StageResult, uri: str, rows: int | None) -> dict[str, Any]:
+    """Metadata of one stage of one source."""
+    found = {name: _number(value) for name, value in figures(result).items()}
     return {**found, **table_metadata(uri, rows)}
 
 
@@ -47,10 +47,9 @@ def declared_metadata(table: Table, path: str) -> dict[str, Any]:
     return {"dagster/uri": path, "dagster/column_schema": column_schema(table)}
 
 
-def read_figures(metadata: Mapping[str, dg.MetadataValue], prefix: str = "") -> dict[str, Any]:
+def read_figures(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
     """The figures that `result_metadata` wrote, as plain values."""
-    own = {k.removeprefix(prefix): v.value for k, v in metadata.items() if k.startswith(prefix)}
-    return {k: v for k, v in own.items() if not k.startswith("dagster/")}
+    return {k: v.value for k, v in metadata.items() if not k.startswith("dagster/")}
 
 
 def _number(value: float) -> dg.MetadataValue:

@@ -108,7 +108,7 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     beat, lag = observe.with_lag(config, source)
     cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
     reached = statuses[0].complete if statuses else table_status.complete(config, source)
-    held = sum(h["rows"] for h in queries.held(config) if h["source"] == source.name)  # those that name no table, too
+    held = queries.quarantined(config).get(source.name, 0)  # those that name no table, too
     stopped = [s.name for s in statuses if s.state == "stopped"]
     behind: dict[str, list[str]] = {}
     for name, one in ((s.name, reached.behind.get(s.id)) for s in statuses if reached):

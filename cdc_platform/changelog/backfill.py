@@ -39,13 +39,13 @@ from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.tables import MESSAGE_AT
 
 _APP = "backfill"
 _WRITTEN = ("changelog", "quarantine")
-_MESSAGE = ("topic", "partition", "offset")
 _AT = (*EVENT_OF, "kind")
 """What tells an event of a message apart: a row that was an error before stands in its place."""
-_ADDRESS = pa.schema([CHANGE.field(c) for c in (*_MESSAGE, *_AT)])
+_ADDRESS = pa.schema([CHANGE.field(c) for c in (*MESSAGE_AT, *_AT)])
 _NAMED = pa.schema([*_ADDRESS, *(CHANGE.field(c) for c in ("op", "db", "schema", "table", "retold"))])
 """What rules ask of an event."""
 

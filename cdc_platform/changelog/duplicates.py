@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changelog.hashing import mixed
-from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.contract import EVENT, OPS
 from cdc_platform.lake.data_files import Output, Unit, footer, read
 from cdc_platform.lake.store import File
 from cdc_platform.spark import arrow_tasks
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Place = tuple[int, int]
 """Binlog file number and position."""
 
-_OPS = ("insert", "update", "delete", "read", "truncate")
 _COLUMNS = pa.schema([EVENT.field(c) for c in ("kind", "op", "file_no", "binlog_pos", "event_no", "row_no")])
 _ROWS, _FEW = 1 << 22, 1 << 17
 """Rows of a task (8 bytes each are held), and how many aren't worth more tasks than one."""
@@ -162,7 +161,7 @@ def _twice(ascending: np.ndarray) -> bool:
 
 
 def _hash(batch: pa.RecordBatch) -> np.ndarray:
-    op = pc.fill_null(pc.index_in(batch.column("op"), pa.array(_OPS)), len(_OPS))
+    op = pc.fill_null(pc.index_in(batch.column("op"), pa.array(OPS)), len(OPS))
     columns = [op, *(batch.column(c) for c in ("file_no", "binlog_pos", "event_no", "row_no"))]
     found = np.zeros(batch.num_rows, np.uint64)
     for column in columns:

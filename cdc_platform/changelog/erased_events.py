@@ -16,7 +16,7 @@ from cdc_platform.config import Source
 from cdc_platform.lake import delta_table, queries
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CHANGES, LOADED
+from cdc_platform.tables import CHANGES, LOADED, MESSAGE_AT
 
 
 class Erased(NamedTuple):
@@ -35,7 +35,6 @@ class Erased(NamedTuple):
 
 
 _EVENT = ("topic", "partition", "offset", "entry_index", "row_index", "file_no", "binlog_pos", "digest")
-_MESSAGE = ("topic", "partition", "offset")
 _ERASED = (
     "number BIGINT, salt STRING, topic STRING, partition INT, offset BIGINT, entry_index INT, row_index INT, "
     "file_no BIGINT, binlog_pos DECIMAL(20,0), digest STRING"
@@ -90,10 +89,10 @@ def sent_again(
         return None
     sent = among(spark, comparable(delta_sql.rows_of(spark, changes, files)), erased)
     address = sent.select(*(F.col(f"sent_{c}").alias(c) for c in ADDRESS))
-    found = sent.select("number", *(f"sent_{c}" for c in _MESSAGE)).distinct().collect()
+    found = sent.select("number", *(f"sent_{c}" for c in MESSAGE_AT)).distinct().collect()
     messages: dict[int, list[dict[str, Any]]] = {}
     for number, *message in sorted({tuple(r) for r in found} - _noted(path, source)):
-        record = {**dict(zip(_MESSAGE, message, strict=True)), "digest": None, "shared": None}
+        record = {**dict(zip(MESSAGE_AT, message, strict=True)), "digest": None, "shared": None}
         messages.setdefault(number, []).append(record)
     said = [{"source": source.name, "number": n, "stage": "again", "records": of} for n, of in messages.items()]
     delta_table.append_rows(path, said)
@@ -103,4 +102,4 @@ def sent_again(
 def _noted(path: Store, source: Source) -> set[tuple[Any, ...]]:
     """Numbers and messages: also those of a run that was killed behind it, or that a replay decodes once more."""
     of = f"SELECT \"number\", records FROM {{t}} WHERE source = '{source.name}' AND stage = 'again'"
-    return {(row["number"], *(r[c] for c in _MESSAGE)) for row in delta_table.ask(of, t=path) for r in row["records"]}
+    return {(row["number"], *(r[c] for c in MESSAGE_AT)) for row in delta_table.ask(of, t=path) for r in row["records"]}

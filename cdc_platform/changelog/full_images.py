@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from cdc_platform.changelog.order_key import ORDER, ends
 from cdc_platform.changelog.ties import Unplaced
-from cdc_platform.changes.maps import map_value
+from cdc_platform.changes.maps import map_value, of_table
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.tables.names import Name, name_columns
+from cdc_platform.tables.names import Name
 
 _OFFSET = ORDER.get_field_index("landed")
 
@@ -57,10 +57,7 @@ class PlainTable(NamedTuple):
 
     def rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which changes are of this table."""
-        parts = name_columns(self.name)
-        mine = pc.and_(*(pc.equal(batch.column(n), parts[n]) for n in ("db", "table")))
-        schema = pc.fill_null(batch.column("schema"), "")
-        return pc.fill_null(pc.and_(mine, pc.equal(schema, parts["schema"] or "")), False)
+        return of_table(batch, self.name)
 
     def as_noted(self) -> dict[str, Any]:
         """What figures of its changes hold for, as JSON gives it back."""

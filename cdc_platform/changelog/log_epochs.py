@@ -6,11 +6,18 @@ from typing import Any
 
 from cdc_platform.changelog.epochs import NEVER, Epoch, Log, Partition, Place, Segment, Where, loaded
 from cdc_platform.changes.file_stats import NO_POSITION
-from cdc_platform.config import Source
-from cdc_platform.lake import delta_table
+from cdc_platform.config import Config, Source
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.tables import LINEAGES, LOG_EPOCHS
 
 _LOW, _HIGH = (f"named_struct('file', {e}_file, 'pos', {e}_pos)" for e in ("low", "high"))
+
+
+def now(config: Config, source: Source) -> tuple[Log, list[Segment]]:
+    """`known` by now; LOG_EPOCHS is there."""
+    lake = stores.lake(config)
+    return known({"epochs": LOG_EPOCHS.at(lake), "lineages": LINEAGES.at(lake)}, source, None)
 
 
 def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[Log, list[Segment]]:

@@ -5,8 +5,9 @@ from itertools import pairwise
 from typing import Any
 
 from cdc_platform.changes.file_stats import KINDS
+from cdc_platform.tables import ROW_ADDRESS
 
-ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
+ADDRESS = ROW_ADDRESS.names
 
 
 def figures_of(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -14,10 +14,7 @@ import pyarrow.compute as pc
 from cdc_platform.changelog.arrivals import Arrivals, Clocks
 from cdc_platform.changelog.epochs import Where
 from cdc_platform.changes.file_stats import arrival, later, millis
-from cdc_platform.tables import CHANGELOG, LOADED, POSITION
-
-TXN = tuple(c.name for c in POSITION)
-"""Columns of events that tell their place at the source, beside `order_key`."""
+from cdc_platform.tables import CHANGELOG, LOADED
 
 ORDER = CHANGELOG.arrow().field("order_key").type
 """An `order_key`."""

@@ -25,11 +25,11 @@ from cdc_platform.config import Source
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.tables import MESSAGE_AT
 
 PLACED = EVENT.append(pa.field("order_key", ORDER))
 """EVENT with its `order_key`."""
 _USED = ("row", "ddl", *KINDS["control"])
-_MESSAGE = ["topic", "partition", "offset"]
 _IMAGES = ("key", "before", "after")
 Gone = Callable[[tuple[Place, Place]], DataFrame | None]
 """The lowest and the highest place of rows → ADDRESS of those among them that were erased."""
@@ -127,19 +127,19 @@ def decoded_again(
     if not spans:
         return None
     near = F.col("offset").between(min(low for low, _ in spans), max(high for _, high in spans))
-    messages = delta_sql.rows_of(spark, changes, files).where("retold").select(*_MESSAGE).distinct()
+    messages = delta_sql.rows_of(spark, changes, files).where("retold").select(*MESSAGE_AT).distinct()
 
     def mine(table: str) -> DataFrame:
         return delta_sql.read(spark, paths[table]).where(near & (F.col("source") == source.name))
 
-    held = mine("quarantine").where("room = 'changes'").select(*_MESSAGE).distinct().withColumn("held", F.lit(True))
+    held = mine("quarantine").where("room = 'changes'").select(*MESSAGE_AT).distinct().withColumn("held", F.lit(True))
     first = delta_sql.read(spark, changes).where(
         near & F.col("kind").isin(*_USED) & ~F.coalesce("retold", F.lit(False))
     )
     used = first.select(*ADDRESS, "kind").union(mine("changelog").select(*ADDRESS, F.lit("row").alias("kind")))
     return Again(
-        Packed.of(messages.join(held, _MESSAGE, "left").withColumn("held", F.coalesce("held", F.lit(False)))),
-        Packed.of(used.join(messages, _MESSAGE, "left_semi").dropDuplicates()),
+        Packed.of(messages.join(held, [*MESSAGE_AT], "left").withColumn("held", F.coalesce("held", F.lit(False)))),
+        Packed.of(used.join(messages, [*MESSAGE_AT], "left_semi").dropDuplicates()),
     )
 
 

@@ -31,11 +31,10 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
-from cdc_platform.tables import CHANGELOG, SCHEMA_HISTORY
+from cdc_platform.tables import CHANGELOG, MESSAGE_AT, SCHEMA_HISTORY
 
 Name = tuple[str, str]
 
-_MESSAGE = ("topic", "partition", "offset")
 _DECODED = ("op", "key", "before", "after", "schema_version")
 """What a decoder says of a row, that may depend on types."""
 
@@ -95,7 +94,7 @@ class Retyped:
     @cached_property
     def _events(self) -> DataFrame:
         """Their messages, decoded again."""
-        wanted = self._rows.select(*_MESSAGE).distinct()
+        wanted = self._rows.select(*MESSAGE_AT).distinct()
         ranges = wanted.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
         near = F.lit(False)
         for r in ranges.collect():  # a row per Kafka partition
@@ -103,7 +102,7 @@ class Retyped:
             near = near | (at & F.col("offset").between(r["low"], r["high"]))
         messages = delta_sql.read(self.spark, messages_path(self.doubted.config, self._source)).where(near)
         events = decode(
-            messages.join(wanted, list(_MESSAGE), "left_semi"),
+            messages.join(wanted, list(MESSAGE_AT), "left_semi"),
             self._source.format,
             self._source.options,
             self.doubted.context,
@@ -142,8 +141,8 @@ class Retyped:
         names = {(r["db"], r["table"]) for r in self._figures if r["failed"]}
         if not names:
             return {}
-        reasons = self._events.where("kind = 'error'").groupBy(*_MESSAGE).agg(F.min("reason").alias("_reason"))
-        bad = self._compared.where("_failed").join(reasons, list(_MESSAGE), "left")
+        reasons = self._events.where("kind = 'error'").groupBy(*MESSAGE_AT).agg(F.min("reason").alias("_reason"))
+        bad = self._compared.where("_failed").join(reasons, list(MESSAGE_AT), "left")
         first = bad.groupBy("db", "table").agg(
             F.count(F.lit(1)).alias("n"), F.min(F.struct("topic", "partition", "offset", "_reason")).alias("first")
         )

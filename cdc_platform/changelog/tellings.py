@@ -24,12 +24,12 @@ from cdc_platform.lake import delta_table, log_files
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, read
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks
+from cdc_platform.tables import MESSAGE_AT
 
-_MESSAGE = ("topic", "partition", "offset")
 _TELLING = pa.field("telling", pa.int64())
 """The number of the commit that brought an event, if it was decoded again."""
-_AGAIN = pa.schema([*(CHANGE.field(c) for c in _MESSAGE), _TELLING])
-_READ = pa.schema([*(CHANGE.field(c) for c in (*_MESSAGE, "retold"))])
+_AGAIN = pa.schema([*(CHANGE.field(c) for c in MESSAGE_AT), _TELLING])
+_READ = pa.schema([*(CHANGE.field(c) for c in (*MESSAGE_AT, "retold"))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Tellings:
             return cls(by_file, Packed({}))
         reader = partial(_read, by_file, schema=_READ)
         told = arrow_tasks.frame(spark, again, _READ, _told_again, arrow_tasks.spark_schema(_AGAIN), reader=reader)
-        newest = told.groupBy(*_MESSAGE).agg(F.max(_TELLING.name).alias(_TELLING.name))
+        newest = told.groupBy(*MESSAGE_AT).agg(F.max(_TELLING.name).alias(_TELLING.name))
         return cls(by_file, Packed.of(newest))
 
     def read(self, unit: Unit, schema: pa.Schema = CHANGE) -> Iterator[pa.RecordBatch]:

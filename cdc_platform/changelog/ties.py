@@ -1,9 +1,6 @@
 """Changes of one key that came by several partitions at one source time, where no position orders them: looked for
 while a changelog file is written, for its note. Arrow and numpy only."""
 
-# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
-# pyright: reportAttributeAccessIssue=false
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -31,11 +31,10 @@ from cdc_platform.lake import commits, delta_table, small_files
 from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
-from cdc_platform.tables import CHANGELOG, LOADED
+from cdc_platform.tables import CHANGELOG, LOADED, MESSAGE_AT
 
-_MESSAGE = ("topic", "partition", "offset")
-_PARTS = pa.schema([*(EVENT.field(c) for c in _MESSAGE), ("parts", pa.int64())])
-_ROW = (*_MESSAGE, *unify.EVENT_OF, "reason")
+_PARTS = pa.schema([*(EVENT.field(c) for c in MESSAGE_AT), ("parts", pa.int64())])
+_ROW = (*MESSAGE_AT, *unify.EVENT_OF, "reason")
 """What tells rows of quarantine apart that a decoding has written."""
 _REASONS = pa.schema([*(EVENT.field(c) for c in _ROW), ("bad", pa.bool_())])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -160,7 +159,7 @@ def split_messages(batch: Batch) -> Packed:
     low, high = min(f["from_offset"] for f in batch.figures), max(f["to_offset"] for f in batch.figures)
     every = delta_sql.read(batch.spark, batch.paths["envelopes"])
     near = every.where((F.col("parts") > 1) & F.col("offset").between(low, high))
-    return Packed.of(near.select(*_MESSAGE, "parts"))
+    return Packed.of(near.select(*MESSAGE_AT, "parts"))
 
 
 def _new_versions(batch: Batch) -> set[str]:
@@ -182,7 +181,7 @@ def _resolve(batch: Batch) -> None:
     told = arrow_tasks.frame(batch.spark, again, CHANGE, _reasons, arrow_tasks.spark_schema(_REASONS))
     mine = (F.col("source") == batch.source.name) & (F.col("room") == "changes") & F.col("resolved_at").isNull()
     held = delta_sql.read(batch.spark, batch.paths["quarantine"]).where(mine)
-    held = held.join(told.select(*_MESSAGE).distinct(), [*_MESSAGE], "left_semi").select(*_ROW, "quarantined_at")
+    held = held.join(told.select(*MESSAGE_AT).distinct(), [*MESSAGE_AT], "left_semi").select(*_ROW, "quarantined_at")
     newest = F.max("quarantined_at").over(Window.partitionBy(*_ROW))
     held = held.withColumn("_newest", newest).distinct()
     holds = told.where("bad").select(*(F.col(c).alias(f"_{c}") for c in _ROW), "bad").distinct()
@@ -201,7 +200,7 @@ def _reasons(events: pa.RecordBatch) -> pa.RecordBatch:
     """Events that were decoded again, and why those that can't be used can't."""
     again = those(events, pc.fill_null(events.column("retold"), False))
     bad = pc.is_in(again.column("kind"), pa.array(KINDS["errors"]))
-    columns = [*(again.column(c) for c in (*_MESSAGE, *unify.EVENT_OF)), unify.reason(again), bad]
+    columns = [*(again.column(c) for c in (*MESSAGE_AT, *unify.EVENT_OF)), unify.reason(again), bad]
     return pa.RecordBatch.from_arrays(columns, schema=_REASONS)
 
 

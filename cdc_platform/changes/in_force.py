@@ -7,15 +7,12 @@ only. So that nobody finds out from the data, `decoded_with` says which options 
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import stores
 from cdc_platform.tables import DECODED_WITH, OFFSET_LEDGER
-
-if TYPE_CHECKING:
-    pass
 
 _FILES = ("schema_file",)
 """Options that name a file: its content is what counts."""

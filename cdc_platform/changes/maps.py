@@ -1,4 +1,4 @@
-"""Maps of text in Arrow: what events keep of their rows."""
+"""Events in Arrow: which are of a table, and the maps of text that keep their rows."""
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
@@ -6,6 +6,8 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from cdc_platform.tables import Name, name_columns
 
 
 def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
@@ -20,3 +22,11 @@ def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
     if maps.null_count:
         found[maps.is_null().to_numpy(zero_copy_only=False)] = -1
     return items.take(pa.array(found, mask=found < 0))
+
+
+def of_table(batch: pa.RecordBatch, name: Name) -> pa.BooleanArray:
+    """Which rows have the name of this table in `db`, `schema` and `table`."""
+    parts = name_columns(name)
+    mine = pc.and_(*(pc.equal(batch.column(n), parts[n]) for n in ("db", "table")))
+    schema = pc.fill_null(batch.column("schema"), "")
+    return pc.fill_null(pc.and_(mine, pc.equal(schema, parts["schema"] or "")), False)

@@ -19,11 +19,10 @@ from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CHANGES
+from cdc_platform.tables import CHANGES, MESSAGE_AT
 
-_MESSAGE = ["topic", "partition", "offset"]
 _ROW = ["entry_index", "row_index", "reason"]
-HELD = pa.schema([*CHANGES.arrow(*_MESSAGE), ("held", pa.list_(pa.struct(CHANGES.arrow(*_ROW))))])
+HELD = pa.schema([*CHANGES.arrow(*MESSAGE_AT), ("held", pa.list_(pa.struct(CHANGES.arrow(*_ROW))))])
 """A message in quarantine, and what of it is there, each with its reason."""
 
 
@@ -74,16 +73,16 @@ def again(
     reason = F.when(F.col("kind") == "rollback", ROLLED_BACK).otherwise(F.col("reason")).alias("reason")
     row = F.struct("entry_index", "row_index", reason)
     now = F.collect_set(F.when(F.col("kind").isin(*KINDS["errors"]), row)).alias("_now")
-    left = events.groupBy(*_MESSAGE).agg(now).join(held, _MESSAGE)
-    better = left.where(F.size(F.array_except("held", "_now")) > 0).select(*_MESSAGE)
-    told = events.join(better, _MESSAGE, "left_semi").select(*EVENT.names, F.lit(True).alias("retold"))
+    left = events.groupBy(*MESSAGE_AT).agg(now).join(held, [*MESSAGE_AT])
+    better = left.where(F.size(F.array_except("held", "_now")) > 0).select(*MESSAGE_AT)
+    told = events.join(better, [*MESSAGE_AT], "left_semi").select(*EVENT.names, F.lit(True).alias("retold"))
     files.append(_as_they_came(told), paths["changes"])
 
 
 def _as_they_came(events: DataFrame) -> DataFrame:
     """Events in the order of their messages, as decoders write them; column lists before the rows that they are of."""
     stated_first = F.when(F.col("kind") == "schema", 0).otherwise(1)
-    return events.sortWithinPartitions(*_MESSAGE, "entry_index", stated_first, "row_index")
+    return events.sortWithinPartitions(*MESSAGE_AT, "entry_index", stated_first, "row_index")
 
 
 def _messages(spark: SparkSession, wanted: DataFrame, path: Store) -> DataFrame | None:
@@ -97,20 +96,24 @@ def _messages(spark: SparkSession, wanted: DataFrame, path: Store) -> DataFrame 
     for r in found:
         at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
         near = near | (at & F.col("offset").between(r["low"], r["high"]))
-    found = delta_sql.read(spark, path).where(near).join(wanted, _MESSAGE, "left_semi")
+    found = delta_sql.read(spark, path).where(near).join(wanted, [*MESSAGE_AT], "left_semi")
     others = F.size(F.collect_set(F.xxhash64("value"))) > 1
-    twice = found.groupBy(*_MESSAGE).agg(others.alias("_others")).where("_others")
-    return found.join(twice, _MESSAGE, "left_anti")
+    twice = found.groupBy(*MESSAGE_AT).agg(others.alias("_others")).where("_others")
+    return found.join(twice, [*MESSAGE_AT], "left_anti")
 
 
 def _waiting(changes: DataFrame, waiting: str) -> DataFrame:
     """Addresses of messages that wait and haven't been told anew."""
     errors = changes.where((F.col("kind") == "error") & F.col("reason").startswith(waiting))
-    return errors.select(*_MESSAGE).distinct().join(changes.where("retold").select(*_MESSAGE), _MESSAGE, "left_anti")
+    return (
+        errors.select(*MESSAGE_AT)
+        .distinct()
+        .join(changes.where("retold").select(*MESSAGE_AT), [*MESSAGE_AT], "left_anti")
+    )
 
 
 def _told(events: DataFrame, waiting: str) -> DataFrame:
     """Events of messages that don't wait any more; be it that something else is wrong with them."""
     still = (F.col("kind") == "error") & F.col("reason").startswith(waiting)
-    waits = F.max(F.coalesce(still, F.lit(False))).over(Window.partitionBy(*_MESSAGE))
+    waits = F.max(F.coalesce(still, F.lit(False))).over(Window.partitionBy(*MESSAGE_AT))
     return events.withColumn("_waits", waits).where("NOT _waits").select(*EVENT.names, F.lit(True).alias("retold"))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform.config import Config, Source
-from cdc_platform.tables import name_of
+from cdc_platform.tables import name_of, text_of
 from cdc_platform.units import count, when
 
 _SHOWN = 5
@@ -42,15 +42,11 @@ def _held(config: Config, sources: Sequence[Source]) -> list[Finding]:
     for source in sources:
         if not (n := rows.get(source.name)):
             continue
-        named = [f"{_name(t)} {t['rows']}" for t in tables if t["source"] == source.name and t["table"] is not None]
+        named = [f"{text_of(t)} {t['rows']}" for t in tables if t["source"] == source.name and t["table"] is not None]
         of = f" ({_some(named)})" if named else ""
         how = f"`cdc-platform quarantine list --source {source.name}` shows them"
         found.append(Finding("held", source.name, f"{count(n, 'row')} held in quarantine{of}; {how}"))
     return found
-
-
-def _name(row: dict[str, Any]) -> str:
-    return ".".join(part for part in (row["db"], row["schema"], row["table"]) if part is not None)
 
 
 def _some(texts: list[str]) -> str:
@@ -63,7 +59,7 @@ def _stopped(config: Config, sources: Sequence[Source]) -> list[Finding]:
 
     names = {s.name for s in sources}
     return [
-        Finding("stopped", t["source"], f"table {_name(t)} is stopped: {t['reason']}")
+        Finding("stopped", t["source"], f"table {text_of(t)} is stopped: {t['reason']}")
         for t in queries.table_states(config)
         if t["state"] == "stopped" and t["source"] in names
     ]
@@ -92,7 +88,7 @@ def _erased(config: Config, sources: Sequence[Source]) -> list[Finding]:
         told = erased.of_source(config, source)
         note = erasing.pending(lake, source.name) if source.name in decided else None
         if note and all(e["number"] != note["number"] for e in told):  # nobody has held the source since
-            told.insert(0, {"number": note["number"], "table": _name(note["row"]), "left": None, "again": 0})
+            told.insert(0, {"number": note["number"], "table": text_of(note["row"]), "left": None, "again": 0})
         for i, e in enumerate(told):
             of = f"erasure {e['number']} of a row of {e['table']}"
             if e["left"] is None and i == 0:

@@ -10,6 +10,7 @@ from cdc_platform.cli import message
 from cdc_platform.cli.output import Lines, Report, printed, progress
 from cdc_platform.config import load_config
 from cdc_platform.errors import CdcError
+from cdc_platform.tables import text_of
 from cdc_platform.units import count
 
 app = typer.Typer(
@@ -64,7 +65,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "address": row["address"],
         "source": row["source"],
-        "table": _table(row),
+        "table": text_of(row) or None,
         "key": ", ".join(f"{k}={v}" for k, v in (row["key"] or {}).items()) or None,
         "reason": row["reason"],
         "quarantined": row["quarantined_at"],
@@ -76,12 +77,8 @@ def _group(group: dict[str, Any]) -> dict[str, Any]:
     """What people see of a group."""
     more = group["reasons"] - 1
     reason = f"{group['reason']} (and {more} that differ in their values)" if more else group["reason"]
-    told = {"source": group["source"], "table": _table(group), "rows": group["rows"], "reason": reason}
+    told = {"source": group["source"], "table": text_of(group) or None, "rows": group["rows"], "reason": reason}
     return {**told, "first": group["first"], "last": group["last"]}
-
-
-def _table(row: dict[str, Any]) -> str | None:
-    return ".".join(part for part in (row["db"], row["schema"], row["table"]) if part is not None) or None
 
 
 @app.command("show")

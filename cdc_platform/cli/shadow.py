@@ -11,6 +11,7 @@ from cdc_platform.cli.run import with_spark
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.launch import log_followed
+from cdc_platform.tables import text_of
 from cdc_platform.units import told_value, when
 
 if TYPE_CHECKING:
@@ -178,9 +179,9 @@ def _shown(pair: dict[str, Any]) -> dict[str, Any]:
     if rows:
         last = max(rows, key=lambda r: r["number"])
         told[f"{name}: compared at"] = last["gtid"] or (last["source_time"] and when(last["source_time"])) or "no point"
-    if reasons := [{"table": _name(r), "why": r["reason"]} for r in rows if r["reason"]]:
+    if reasons := [{"table": text_of(r), "why": r["reason"]} for r in rows if r["reason"]]:
         told[f"{name}: why not"] = reasons
-    if left := [{"table": _name(r), "column": c, "why": w} for r in rows for c, w in r["not_compared"].items()]:
+    if left := [{"table": text_of(r), "column": c, "why": w} for r in rows for c, w in r["not_compared"].items()]:
         told[f"{name}: columns that aren't compared"] = left
     if cells := [cell for row in pair["differences"] for cell in _cells(pair, row)]:
         told[f"{name}: open differences"] = Verbatim(cells)
@@ -189,7 +190,7 @@ def _shown(pair: dict[str, Any]) -> dict[str, Any]:
 
 def _table(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "table": _name(row),
+        "table": text_of(row),
         "state": row["state"].replace("_", " "),
         "rows": row["rows_of"],
         f"{row['by']} lacks": row["only_of"],
@@ -199,17 +200,13 @@ def _table(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _name(row: dict[str, Any]) -> str:
-    return ".".join(part for part in (row["db"], row["schema"], row["table"]) if part is not None)
-
-
 def _cells(pair: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
     key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items())
     of, by = row["of_row"], row["by_row"]
     names = [c for c in (of or by or {}) if c not in row["key"]] or [None]
     return [
         {
-            "table": _name(row),
+            "table": text_of(row),
             "key": key,
             "column": column,
             pair["of"]: "(no row)" if of is None else column and told_value(of[column]),

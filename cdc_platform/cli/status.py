@@ -221,10 +221,7 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
     from cdc_platform.lake import folders, queries
 
     states = {(t["source"], tables.name_of(t)): t for t in queries.table_states(config)}
-    held: dict[Any, int] = {}
-    for row in queries.held(config):
-        key = (row["source"], tables.name_in(row))
-        held[key] = held.get(key, 0) + row["rows"]
+    held = {(row["source"], tables.name_in(row)): row["rows"] for row in queries.held(config)}
     found = []
     for source, name in queries.known_tables(config):
         state = states.get((source.name, name), {})

@@ -187,13 +187,12 @@ class Config(Model):
                 return source
         raise ConfigError("source", f"no source is called {name!r}", [s.name for s in self.sources])
 
-    def shadow_of(self, of: str, by: str | None = None) -> Shadow:
-        """The pair of which a source is `of` (and another one `by`); ConfigError with the valid ones otherwise."""
+    def shadow_of(self, of: str) -> Shadow:
+        """The pair of which a source is `of`; ConfigError with the valid ones otherwise."""
         for pair in self.shadow:
-            if pair.of == of and by in (None, pair.by):
+            if pair.of == of:
                 return pair
-        told = of if by is None else f"{of} by {by}"
-        raise ConfigError("shadow", f"no pair is {told!r}", [f"{p.of} by {p.by}" for p in self.shadow] or ["none"])
+        raise ConfigError("shadow", f"no pair is {of!r}", [f"{p.of} by {p.by}" for p in self.shadow] or ["none"])
 
     def bridge(self, name: str) -> Bridge:
         """The bridge of that name; ConfigError with the valid ones otherwise."""

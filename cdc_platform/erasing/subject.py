@@ -21,7 +21,7 @@ from cdc_platform.explain.table import Table
 from cdc_platform.lake.data_files import Unit, footer, read
 from cdc_platform.lake.skipping import files_that_may_hold
 from cdc_platform.lake.store import File, Store
-from cdc_platform.tables import CHANGES, name_in
+from cdc_platform.tables import CHANGES, ROW_ADDRESS, name_in
 
 Key = Mapping[str, str | None]
 Identity = tuple[Address, int | None, int | None]
@@ -224,7 +224,7 @@ def texts_of(subject: Subject, files: Iterable[File], known: Iterable[str]) -> T
     """files: of CHANGES; known: names, columns and statements of the source."""
     known = list(known)
     own = {t for t in subject.texts if not any(t in other for other in known)}
-    narrow = pa.schema([CHANGE.field(n) for n in (*_AT, "db", "schema", "table", "reason", *_IMAGES)])
+    narrow = pa.schema([CHANGE.field(n) for n in (*ROW_ADDRESS.names, "db", "schema", "table", "reason", *_IMAGES)])
     where: dict[tuple[str, str], None] = {}
     wanted, every = patterns(sorted(own)), sorted(own)
     for file in files if own else ():
@@ -237,14 +237,13 @@ def texts_of(subject: Subject, files: Iterable[File], known: Iterable[str]) -> T
     return Texts(sorted(own), list(where))
 
 
-_AT = ("topic", "partition", "offset", "entry_index", "row_index")
 _IMAGES = ("key", "before", "after")
 
 
 def _others_rows(batch: pa.RecordBatch, subject: Subject) -> pa.RecordBatch:
     """Without the subject's."""
     mine = sorted({i for rows in those(batch, frozenset(subject.addresses)).values() for i in rows})
-    at = batch.select(_AT).take(pa.array(mine, pa.int64())).to_pylist()
+    at = batch.select(ROW_ADDRESS.names).take(pa.array(mine, pa.int64())).to_pylist()
     keep = np.ones(batch.num_rows, bool)
     keep[[i for i, row in zip(mine, at, strict=True) if identity(row) in subject.identities]] = False
     return batch if keep.all() else batch.filter(pa.array(keep))

@@ -1,8 +1,5 @@
 """All changes of a key, from the changelog: as they came, and as DDL has made them since."""
 
-# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
-# pyright: reportAttributeAccessIssue=false
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform import tables
-from cdc_platform.changelog.schema import Order
 from cdc_platform.changelog.schema import Step as DdlStep
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.config import Config
@@ -21,9 +17,9 @@ from cdc_platform.lake import stores
 from cdc_platform.lake.skipping import files_that_may_hold
 from cdc_platform.snapshots.reduce.one_key import Cell, Change, Key, Row, Step, place, row, steps
 from cdc_platform.snapshots.schema import upcast
+from cdc_platform.tables import ROW_ADDRESS
 
 _NUMBER = "_number"
-_ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
 Within = Callable[[Change], bool]
 
 
@@ -47,7 +43,7 @@ class Found:
     def number(self, change: Change) -> int | None:
         """Its number among those that came; None: it isn't among them, as one of a key that the row had before."""
         number = change[_NUMBER]
-        alike = number < len(self.came) and all(self.came[number][c] == change[c] for c in _ADDRESS)
+        alike = number < len(self.came) and all(self.came[number][c] == change[c] for c in ROW_ADDRESS.names)
         return number if alike else None
 
     def steps(self, key: Key) -> list[Step]:
@@ -55,11 +51,6 @@ class Found:
         names, alike = [c.name for c in self.table.columns], self.table.alike.one
         every = (s for c in self.today if c["op"] != "truncate" for s in steps(c, self.table.keys, names, alike))
         return [s for s in every if all(alike(k, s.key.get(k)) == alike(k, text) for k, text in key.items())]
-
-    @property
-    def high(self) -> Order | None:
-        """Order of the newest."""
-        return max((c["order_key"] for c in self.came), default=None)
 
 
 class Changes:

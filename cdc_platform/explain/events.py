@@ -1,9 +1,6 @@
 """What became of the events of a message: where each stands, and if it stands nowhere, why not. Arrow for the rules of
 the changelog stage, which are asked here, not written again."""
 
-# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
-# pyright: reportAttributeAccessIssue=false
-
 import fnmatch
 from collections.abc import Mapping
 from typing import Any
@@ -138,11 +135,9 @@ def _replayed(message: Address, events: list[Event], arrivals: Arrivals) -> list
 
 
 def _arrivals(config: Config, source: Source) -> Arrivals:
-    lake = stores.lake(config)
-    paths = {"epochs": tables.LOG_EPOCHS.at(lake), "lineages": tables.LINEAGES.at(lake)}
-    if not delta_table.exists(paths["epochs"]):
+    if not delta_table.exists(tables.LOG_EPOCHS.at(stores.lake(config))):
         return Arrivals({}, {}, {})
-    log, segments = log_epochs.known(paths, source, None)
+    log, segments = log_epochs.now(config, source)
     return Arrivals.of(segments, log.before)
 
 

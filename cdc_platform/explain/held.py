@@ -23,10 +23,8 @@ from cdc_platform.lake.queries import query, text
 from cdc_platform.lake.skipping import Above, files_that_may_hold
 from cdc_platform.landing.positions import in_kafka
 from cdc_platform.reading.moments import Moment
-from cdc_platform.tables import CHANGES, QUARANTINE, name_in
+from cdc_platform.tables import CHANGES, QUARANTINE, ROW_ADDRESS, name_in
 from cdc_platform.units import count
-
-_ROW = ("topic", "partition", "offset", "entry_index", "row_index")
 
 
 def of_it(config: Config, told: Explained, *, newer: bool = False) -> Iterator[Reason]:
@@ -70,7 +68,7 @@ def may_count(moment: Moment, source_time: datetime | None, landed_at: datetime 
 
 def _source_times(config: Config, source: Source, held: list[dict[str, Any]]) -> dict[tuple[Any, ...], datetime]:
     """When the source committed rows of QUARANTINE, of those that were decoded so far as to tell it."""
-    names = ", ".join(f'"{c}"' for c in _ROW)
+    names = ", ".join(f'"{c}"' for c in ROW_ADDRESS.names)
     offsets = ", ".join(str(o) for o in sorted({int(h["offset"]) for h in held}))
     rows = query(
         f"SELECT {names}, min(source_time) AS at FROM t WHERE source_time IS NOT NULL "
@@ -81,7 +79,7 @@ def _source_times(config: Config, source: Source, held: list[dict[str, Any]]) ->
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[c] for c in _ROW)
+    return tuple(row[c] for c in ROW_ADDRESS.names)
 
 
 def perhaps(config: Config, table: Table, moment: Moment) -> Iterator[Reason]:

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changes.maps import map_value
+from cdc_platform.changes.maps import map_value, of_table
 from cdc_platform.lake.data_files import Unit, footer, note_in, read
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots.reduce.images import rows_at
-from cdc_platform.tables import Name, name_columns, name_of
+from cdc_platform.tables import Name, name_of
 
 _IMAGES = ("key", "before", "after")
 _BATCH_ROWS = 1 << 17
@@ -204,10 +204,7 @@ def _holding(image: pa.MapArray, cells: Mapping[str, str | None], alike: Alikes)
 def _of_tables(batch: pa.RecordBatch, names: Iterable[Name]) -> np.ndarray:
     found = np.zeros(batch.num_rows, bool)
     for name in names:
-        parts = name_columns(name)
-        mine = pc.and_(*(pc.equal(batch.column(n), parts[n]) for n in ("db", "table")))
-        schema = pc.equal(pc.fill_null(batch.column("schema"), ""), parts["schema"] or "")
-        found |= _true(pc.and_(mine, schema))
+        found |= _true(of_table(batch, name))
     return found
 
 

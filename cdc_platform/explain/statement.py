@@ -13,10 +13,10 @@ from binascii import Error as BadBase64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import queries
+from cdc_platform.mysql.ddl import quoted_name
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.snapshots.reduce.one_key import SETS_WHOLE_ROW, key_image
 from cdc_platform.tables import name_of
@@ -34,36 +34,34 @@ _ESCAPED = str.maketrans({
 """MySQL manual, "String Literals". A quote is doubled: so it ends no literal where a backslash is no escape, either."""
 
 
-def quoted(name: str) -> str:
-    """A name as an identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def statement(change: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> str:
     """A CHANGELOG row (maps as dicts) as a statement. columns: name, type, key of its schema version; of others the
     values are given as text. The changed row is told by its key, else by all that is known of it, and then one row of
     those is meant."""
     if change.get("schema"):
         return "-- no statement: the table is in a schema, and MySQL has none"
-    table = ".".join(map(quoted, name_of(change)))
+    table = ".".join(map(quoted_name, name_of(change)))
     types = {c["name"]: c.get("type") for c in columns}
     op, after = change["op"], change["after"] or {}
     if op == "truncate":
         return f"TRUNCATE TABLE {table};"
     if op in SETS_WHOLE_ROW:
-        names, values = ", ".join(map(quoted, after)), ", ".join(literal(v, types.get(n)) for n, v in after.items())
+        names, values = (
+            ", ".join(map(quoted_name, after)),
+            ", ".join(literal(v, types.get(n)) for n, v in after.items()),
+        )
         return f"INSERT INTO {table} ({names}) VALUES ({values});"
     if not (where := _where(change, types)):
         return f"-- the {op} doesn't tell which row"
     if op == "delete":
         return f"DELETE FROM {table} WHERE {where};"
-    told = ", ".join(f"{quoted(n)} = {literal(v, types.get(n))}" for n, v in after.items())
+    told = ", ".join(f"{quoted_name(n)} = {literal(v, types.get(n))}" for n, v in after.items())
     return f"UPDATE {table} SET {told} WHERE {where};" if told else "-- the update tells of no column"
 
 
 def ddl(event: Mapping[str, Any]) -> str:
     """A DDL event as the source had it, after the database that it was said in."""
-    use = f"USE {quoted(event['db'])};\n" if event["db"] else ""
+    use = f"USE {quoted_name(event['db'])};\n" if event["db"] else ""
     text = (event["ddl"] or "").rstrip().rstrip(";")
     last = text.rpartition("\n")[2]
     end = "\n;" if "--" in last or "#" in last else ";"  # that may be a comment
@@ -79,7 +77,7 @@ def _where(change: Mapping[str, Any], types: Mapping[str, str | None]) -> str:
 def _is(name: str, value: str | None, type_: str | None, *, keyed: bool) -> str:
     """What is true of the rows whose column has this value. Where no key tells which row is meant, texts count that
     are equal to a byte, not those that a collation takes for equal."""
-    column, said = quoted(name), literal(value, type_)
+    column, said = quoted_name(name), literal(value, type_)
     if value is None:
         return f"{column} IS NULL"
     found = _parsed(type_)
@@ -152,12 +150,4 @@ def of_events(config: Config, source: Source, events: Sequence[dict[str, Any]]) 
 
 def column_lists(config: Config, source: Source, versions: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """Column lists by schema version: name, type, key of each column."""
-    wanted = set(versions)
-    if not wanted:
-        return {}
-    rows = queries.query(
-        f"SELECT schema_version, columns FROM t WHERE source = {queries.text(source.name)} AND kind = 'message' "
-        f"AND schema_version IN ({delta_table.digests(wanted)})",
-        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
-    )
-    return {r["schema_version"]: json.loads(r["columns"] or "[]") for r in rows or []}
+    return {v: json.loads(told or "[]") for v, told in queries.column_lists(config, source, versions).items()}

@@ -7,7 +7,7 @@ heartbeats. Begin and commit aren't sent in this form.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,7 @@ import msgspec
 
 from cdc_platform.feeds.publish import Record
 from cdc_platform.feeds.shop import Column, Table
-from cdc_platform.feeds.values import float32_text, java_number
+from cdc_platform.feeds.values import clock_text, day_text, float32_text, java_number, moment_text
 from cdc_platform.feeds.workload import RowChange, Transaction, row_events
 
 BYTES = (
@@ -137,32 +137,15 @@ def sql_type(column: Column, value: Any) -> int:
     return promoted if "unsigned" in column.type and value is not None and value >> bits else plain
 
 
-def _fraction(micros: int, fsp: int) -> str:
-    return f".{micros:06d}"[: fsp + 1] if fsp else ""
-
-
-def _datetime(value: Any, column: Column) -> str:
-    day = f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
-    clock = f"{value.hour:02d}:{value.minute:02d}:{value.second:02d}"
-    return f"{day} {clock}{_fraction(value.microsecond, column.fsp)}"
-
-
-def _time(value: timedelta, column: Column) -> str:
-    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 10**6)
-    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(micros, column.fsp)}"
-    return f"-{clock}" if value < timedelta(0) else clock
-
-
 def _mask(value: str, column: Column) -> str:
     chosen = set(value.split(","))
     return str(sum(1 << i for i, label in enumerate(column.labels) if label in chosen))
 
 
 _TEXT: dict[str, Callable[[Any, Column], str]] = {
-    "datetime": _datetime,
-    "timestamp": _datetime,
-    "time": _time,
-    "date": lambda v, _: f"{v.year:04d}-{v.month:02d}-{v.day:02d}",
+    **dict.fromkeys(("datetime", "timestamp"), lambda v, c: moment_text(v, c.fsp)),
+    "time": lambda v, c: clock_text(v, c.fsp),
+    "date": lambda v, _: day_text(v),
     "decimal": lambda v, _: f"{v:f}",
     "float": lambda v, _: java_number(float32_text(v)),
     "double": lambda v, _: java_number(repr(v)),

@@ -6,7 +6,7 @@ one topic, partition 0 (the only one it writes to), MySQL's GTIDs, a server in `
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -16,7 +16,7 @@ from cdc_platform.feeds.bench_rows import CREATED, NOTE, Run, timestamp
 from cdc_platform.feeds.canal_json import BYTES
 from cdc_platform.feeds.publish import Record
 from cdc_platform.feeds.shop import BENCH, Column
-from cdc_platform.feeds.values import float32_text
+from cdc_platform.feeds.values import clock_text, float32_text, moment_text
 from cdc_platform.feeds.workload import SERVER_ID, SERVER_UUID, RowChange, Transaction, row_events
 
 _TYPES = {"insert": 30, "update": 31, "delete": 32, "gtid": 33, "xid": 16, "query": 2}
@@ -111,19 +111,6 @@ def _integer(value: int, column: Column) -> str:
     return str(value) if value < 2 ** (bits - 1) else f"{value - 2**bits} ({value})"
 
 
-def _datetime(value: Any, column: Column) -> str:
-    fraction = f".{value.microsecond:06d}"[: column.fsp + 1] if column.fsp else ""
-    day = f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
-    return f"'{day} {value.hour:02d}:{value.minute:02d}:{value.second:02d}{fraction}'"
-
-
-def _time(value: timedelta, column: Column) -> str:
-    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 10**6)
-    fraction = f".{micros:06d}"[: column.fsp + 1] if column.fsp else ""
-    sign = "-" if value < timedelta(0) else ""
-    return f"'{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}'"
-
-
 def _set(value: str, column: Column) -> str:
     chosen = set(value.split(","))
     return "b'" + "".join("1" if x in chosen else "0" for x in reversed(column.labels)) + "'"
@@ -139,9 +126,8 @@ _LITERALS: dict[str, Callable[[Any, Column], str]] = {
     "enum": lambda v, c: str(c.labels.index(v) + 1 if v in c.labels else 0),
     "set": _set,
     "date": lambda v, _: f"'{v.year:04d}:{v.month:02d}:{v.day:02d}'",
-    "datetime": _datetime,
-    "timestamp": _datetime,
-    "time": _time,
+    **dict.fromkeys(("datetime", "timestamp"), lambda v, c: f"'{moment_text(v, c.fsp)}'"),
+    "time": lambda v, c: f"'{clock_text(v, c.fsp)}'",
     **dict.fromkeys(BYTES, lambda v, _: f"x'{v.hex()}'"),
     "binary": lambda v, _: f"x'{v.rstrip(bytes(1)).hex()}'",  # a binlog leaves zeros at its end out
 }

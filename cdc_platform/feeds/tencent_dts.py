@@ -5,12 +5,11 @@ oracle. Field numbers come from `proto/tencent_dts.proto`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from typing import Any
 
 from cdc_platform.feeds.publish import Record
 from cdc_platform.feeds.shop import Column, Table
-from cdc_platform.feeds.values import float32_text
+from cdc_platform.feeds.values import clock_text, day_text, float32_text, moment_text
 from cdc_platform.feeds.workload import SERVER_ID, RowChange, Transaction, row_events
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 
@@ -183,26 +182,11 @@ def _data(column: Column, value: Any) -> pb.Data:
 _PYTHON_CHARSET = {"utf8mb4": "utf-8", "gbk": "gbk", "latin1": "cp1252", "ascii": "ascii"}
 
 
-def _fraction(micros: int, fsp: int) -> str:
-    return f".{micros:06d}"[: fsp + 1] if fsp else ""
-
-
-def _datetime(value: Any, fsp: int) -> str:
-    day = f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
-    return f"{day} {value.hour:02d}:{value.minute:02d}:{value.second:02d}{_fraction(value.microsecond, fsp)}"
-
-
-def _time(value: timedelta, fsp: int) -> str:
-    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 10**6)
-    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(micros, fsp)}"
-    return f"-{clock}" if value < timedelta(0) else clock
-
-
 _TEXT: dict[str, Callable[[Any, int], str]] = {
-    "datetime": _datetime,
-    "timestamp": lambda v, fsp: f"{_datetime(v, fsp)} +00:00",  # vendor: always UTC, said so in the text
-    "time": _time,
-    "date": lambda v, _: f"{v.year:04d}-{v.month:02d}-{v.day:02d}",
+    "datetime": moment_text,
+    "timestamp": lambda v, fsp: f"{moment_text(v, fsp)} +00:00",  # vendor: always UTC, said so in the text
+    "time": clock_text,
+    "date": lambda v, _: day_text(v),
     "decimal": lambda v, _: f"{v:f}",
     "float": lambda v, _: float32_text(v),
     "double": lambda v, _: repr(v),

@@ -32,6 +32,28 @@ def utc(ms: int, fsp: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms if fsp else ms // 1000 * 1000)
 
 
+def day_text(value: date) -> str:
+    """YYYY-MM-DD."""
+    return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+
+
+def moment_text(value: datetime, fsp: int) -> str:
+    """YYYY-MM-DD HH:MM:SS, with so many digits of a second."""
+    clock = f"{value.hour:02d}:{value.minute:02d}:{value.second:02d}"
+    return f"{day_text(value)} {clock}{_fraction(value.microsecond, fsp)}"
+
+
+def clock_text(value: timedelta, fsp: int) -> str:
+    """[-]HH:MM:SS, with so many digits of a second."""
+    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 10**6)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(micros, fsp)}"
+    return f"-{clock}" if value < timedelta(0) else clock
+
+
+def _fraction(micros: int, fsp: int) -> str:
+    return f".{micros:06d}"[: fsp + 1] if fsp else ""
+
+
 def float32(x: float) -> float:
     """The nearest 32-bit float, which is what a FLOAT column holds; infinite beyond the largest."""
     try:

@@ -1,16 +1,10 @@
 """Arrow batches of messages: with a decoder's exact types, and a message that a decoder can't bear by itself."""
 
-# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
-
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from cdc_platform.formats.contract import MESSAGE
-
-if TYPE_CHECKING:
-    pass
 
 
 def isolated(

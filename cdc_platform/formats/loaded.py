@@ -16,9 +16,6 @@ record says `last`; keys: rows of some keys alone, and of keys that the server l
 columns). Values are the server's texts, NULL as null, bytes as base64. next: where a load goes on (texts of the key).
 """
 
-# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
-# pyright: reportAttributeAccessIssue=false
-
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any

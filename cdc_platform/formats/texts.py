@@ -10,6 +10,8 @@ BAD = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, Recu
 """What bad bytes can raise on their way through parser and converters (msgspec's errors are ValueErrors)."""
 
 
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""Of the years 1 to 9999, in milliseconds since 1970: no reader of the tables could show other times."""
 _DIGITS_LIMIT = 128  # MySQL's DECIMAL ends at 65; stops "1e999999999" from filling memory
 
 
@@ -75,3 +77,19 @@ def plain_text(value: Any) -> str:
     if type(value) is bool:
         return "1" if value else "0"
     return json_text(value) if type(value) in (dict, list) else str(value)
+
+
+def a_text(of: dict[str, Any], name: str) -> str | None:
+    """A field of a JSON object, a text or null. Raises ValueError."""
+    value = of.get(name)
+    if value is not None and type(value) is not str:
+        raise ValueError(f"{name} {shown(value)} is no text")
+    return value
+
+
+def an_object(of: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """The same, an object or null."""
+    value = of.get(name)
+    if value is not None and type(value) is not dict:
+        raise ValueError(f"{name} {shown(value)} is no object")
+    return value

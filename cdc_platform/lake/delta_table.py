@@ -183,6 +183,11 @@ def digests(of: Iterable[str]) -> str:
     return ", ".join(f"'{d}'" for d in found)
 
 
+def moment(at: datetime) -> str:
+    """A time as a literal, to the microsecond."""
+    return f"TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
+
+
 def topic(name: str) -> str:
     """A Kafka topic's name, which holds nothing that SQL would take for its own (Kafka's Topic.java, LEGAL_CHARS)."""
     if name != LOADED and not re.fullmatch("[a-zA-Z0-9._-]+", name):

@@ -185,6 +185,18 @@ def followed(config: Config, source: Source) -> list[dict[str, Any]]:
     return [t for t in table_states(config) if t["source"] == source.name and t["state"] not in ("dropped", "left_out")]
 
 
+def column_lists(config: Config, source: Source, versions: Iterable[str]) -> dict[str, str]:
+    """schema_version → column list as JSON, for the versions that SCHEMA_HISTORY knows."""
+    if not (wanted := set(versions)):
+        return {}
+    found = query(
+        f"SELECT schema_version, columns FROM t WHERE source = {text(source.name)} AND kind = 'message' "
+        f"AND schema_version IN ({delta_table.digests(wanted)})",
+        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
+    )
+    return {r["schema_version"]: r["columns"] for r in found or []}
+
+
 def control_times(config: Config) -> dict[str, dict[str, datetime]]:
     """source → kind (heartbeat, checkpoint) → source's time of the newest, else the time it was landed."""
     found = query(

@@ -161,7 +161,7 @@ def _newest(
     """Rows of a scope with the highest batch (below `before`, written up to `until`)."""
     of = of_source(source, scope)
     of += "" if before is None else f" AND batch < {before}"
-    of += "" if until is None else f" AND at <= TIMESTAMP '{until.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
+    of += "" if until is None else f" AND at <= {delta_table.moment(until)}"
     files = _files(path, source, scope)
     highest = [f.high for f in files if (before is None or f.low < before) and (until is None or f.first <= until)]
     if not highest:

@@ -21,7 +21,7 @@ from cdc_platform.formats.events import file_number
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.queries import text
 from cdc_platform.loading.errors import EvidencePurged, LoadRefused
-from cdc_platform.tables import CHANGES, LINEAGES, LOG_EPOCHS
+from cdc_platform.tables import CHANGES
 
 _EVENTS, _REACH = 5, 200
 """Places that are looked at, at most; messages of a partition in which they are looked for."""
@@ -64,11 +64,9 @@ class Evidence:
 
 def evidence(config: Config, source: Source) -> Evidence:
     """What the feed tells. All that has landed is in the changelog. Raises LoadRefused where it tells no places."""
-    lake = stores.lake(config)
-    paths = {"epochs": LOG_EPOCHS.at(lake), "lineages": LINEAGES.at(lake)}
     if FORMATS[source.format].order == "position":
         raise _untold(source, f"format {source.format}")
-    log, segments = log_epochs.known(paths, source, None)
+    log, segments = log_epochs.now(config, source)
     feed = {where: p for where, p in log.partitions.items() if not loaded(where)}
     if not feed:
         problem = "no change has come by its feed yet, so nothing tells which server's log it reads"

@@ -11,10 +11,11 @@ from cdc_platform.errors import ConfigError, UnknownType
 from cdc_platform.formats.loaded import BYTES, Column
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.mysql.ddl import quoted_name
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.reconcile.columns import Pair, SourceColumn
 from cdc_platform.reconcile.server import Server, table_name
-from cdc_platform.reconcile.statements import cell, quoted
+from cdc_platform.reconcile.statements import cell
 from cdc_platform.reconcile.texts import key_literal
 from cdc_platform.snapshots.schema.seen import seen
 from cdc_platform.suggest import closest
@@ -112,7 +113,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 def _value(column: SourceColumn) -> str:
     """SQL of a value's text. Long values as they are: of functions a server gives NULL beyond max_allowed_packet."""
-    name, type_ = quoted(column.name), parse_type(column.type_text)
+    name, type_ = quoted_name(column.name), parse_type(column.type_text)
     if type_.family in _NUMBERS:
         return f"CAST({name} + 0 AS CHAR)"  # no ZEROFILL, bits as a number
     if type_.family == "float":
@@ -124,14 +125,14 @@ def _value(column: SourceColumn) -> str:
 
 
 def _sorted(pair: Pair) -> str:
-    return f"({quoted(pair.name)} + 0)" if pair.type.family in _BY_NUMBER else quoted(pair.name)
+    return f"({quoted_name(pair.name)} + 0)" if pair.type.family in _BY_NUMBER else quoted_name(pair.name)
 
 
 def _text(pair: Pair) -> str:
     """SQL of what a load goes on behind."""
     if pair.type.family in _BY_NUMBER:
-        return f"CAST({quoted(pair.name)} + 0 AS CHAR)"
-    return pair.text.key.sql(quoted(pair.name), cell(pair))
+        return f"CAST({quoted_name(pair.name)} + 0 AS CHAR)"
+    return pair.text.key.sql(quoted_name(pair.name), cell(pair))
 
 
 def _literal(pair: Pair, text: str) -> str | None:

@@ -27,6 +27,11 @@ def longest_bytes(mysql_type: MySqlType) -> int | None:
     return mysql_type.args[0] if mysql_type.name in _OF_BYTES and mysql_type.args else None
 
 
+def padded_to(mysql_type: MySqlType) -> int:
+    """Bytes that a BINARY(n) always holds, whose zeros at the end a binlog leaves out; 0: it is another type."""
+    return min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0
+
+
 def texts_fit(texts: pa.StringArray, mysql_type: MySqlType) -> np.ndarray:
     """Which texts are no longer than CHAR(n) or VARCHAR(n)."""
     longest = longest_text(mysql_type)

@@ -20,7 +20,7 @@ from cdc_platform.formats.events import file_number
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.queries import text
 from cdc_platform.reconcile.server import Server, position_of
-from cdc_platform.tables import CHANGES, LINEAGES, LOG_EPOCHS
+from cdc_platform.tables import CHANGES, LOG_EPOCHS
 
 MARIADB_GTID = re.compile(r"([0-9]+)-[0-9]+-([0-9]+)")
 _REACH = 200
@@ -47,10 +47,9 @@ class Newest:
 def newest(config: Config, source: Source) -> Newest | None:
     """By what is in the changelog; None: no change tells where it stands."""
     lake = stores.lake(config)
-    paths = {"epochs": LOG_EPOCHS.at(lake), "lineages": LINEAGES.at(lake)}
-    if not delta_table.exists(paths["epochs"]):
+    if not delta_table.exists(LOG_EPOCHS.at(lake)):
         return None
-    log, _ = log_epochs.known(paths, source, None)
+    log, _ = log_epochs.now(config, source)
     feed = [(p.epoch, p.at, p.arrived, where) for where, p in log.partitions.items() if not (loaded(where) or p.replay)]
     _, at, arrived, where = max(feed, default=(0, NO_POSITION, 0, ("", 0)))
     if at <= NO_POSITION:

@@ -18,8 +18,9 @@ from cdc_platform.reconcile.columns import SourceColumn, pair
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.server import Server
 from cdc_platform.results import Stopwatch
+from cdc_platform.snapshots.table_batch import newest_list
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import SCHEMA_HISTORY, Name, name_columns, name_of
+from cdc_platform.tables import SCHEMA_HISTORY, Name, name_of
 
 NO_SNAPSHOT = "there is no snapshot of it"
 Told = Callable[[str], None]
@@ -203,13 +204,6 @@ def against_export(
 
 def _told_keys(spark: SparkSession, config: Config, source: Source, name: Name) -> list[str]:
     """Key columns by the newest column list of the messages; none known: []."""
-    path = SCHEMA_HISTORY.at(stores.lake(config))
-    if not delta_table.exists(path):
+    if not delta_table.exists(SCHEMA_HISTORY.at(stores.lake(config))):
         return []
-    of_table = (F.col("source") == source.name) & (F.col("kind") == "message")
-    parts = name_columns(name)
-    of_table &= (F.col("db") == parts["db"]) & (F.col("table") == parts["table"])
-    of_table &= F.coalesce("schema", F.lit("")) == (parts["schema"] or "")
-    newest = F.max_by("columns", F.struct("landed_at", "order_key")).alias("c")
-    found = delta_sql.read(spark, path).where(of_table).agg(newest).collect()[0]["c"]
-    return [c["name"] for c in json.loads(found or "[]") if c["key"]]
+    return [c["name"] for c in json.loads(newest_list(spark, config, source, name) or "[]") if c["key"]]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from cdc_platform.mysql.ddl import quoted_name
 from cdc_platform.reconcile.server import Server
-from cdc_platform.reconcile.statements import quoted
 
 
 def script(server: Server, wanted: Callable[[str, str], bool]) -> tuple[str, list[tuple[str, str]]]:
@@ -16,7 +16,7 @@ def script(server: Server, wanted: Callable[[str, str], bool]) -> tuple[str, lis
     database = None
     for db, _, sql in found:
         if db != database:
-            lines.append(f"USE {quoted(db)};")
+            lines.append(f"USE {quoted_name(db)};")
             database = db
         lines.append(f"{sql};")
     return "\n\n".join(lines) + "\n", [(db, table) for db, table, _ in found]

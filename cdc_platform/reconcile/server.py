@@ -14,6 +14,7 @@ from pymysql.constants import ER
 
 from cdc_platform.errors import ConfigError
 from cdc_platform.mysql import foreign_keys
+from cdc_platform.mysql.ddl import quoted_name
 from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.columns import Pairing, SourceColumn
 from cdc_platform.reconcile.errors import SourceRefused, SourceUnreachable
@@ -116,23 +117,14 @@ class Server:
 
     def engine(self, db: str, table: str) -> str:
         """The storage engine of a table; empty: there is none."""
-        with self.connected() as cursor:
-            told = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-            cursor.execute(told, (db, table))
-            return str((cursor.fetchone() or ("",))[0] or "")
+        return str(self._told("engine", db, table) or "")
 
     def made(self, db: str, table: str) -> str | None:
         """When the table that has this name now was made, by which it is told from another one of that name: of all
         that names a table's identity, this alone is shown to an account that may only SELECT. InnoDB of MySQL up to 5.7
         and of MariaDB gives the time of the table's file, which a RENAME changes, too."""
-        with self.connected() as cursor:
-            cursor.execute(
-                "SELECT CAST(create_time AS CHAR) FROM information_schema.tables "
-                "WHERE table_schema = %s AND table_name = %s",
-                (db, table),
-            )
-            found = (cursor.fetchone() or (None,))[0]
-            return None if found is None else str(found)
+        found = self._told("CAST(create_time AS CHAR)", db, table)
+        return None if found is None else str(found)
 
     def variables(self, names: Sequence[str]) -> dict[str, str]:
         """Global variables and status counters by their name in lower case; without those that the server lacks.
@@ -201,13 +193,14 @@ class Server:
 
     def row_estimate(self, db: str, table: str) -> int:
         """About how many rows; from the server's statistics."""
+        return int(self._told("table_rows", db, table) or 0)
+
+    def _told(self, what: str, db: str, table: str) -> Any:
+        """What information_schema tells of a table; None: nothing, or there is none."""
         with self.connected() as cursor:
-            cursor.execute(
-                "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
-                (db, table),
-            )
-            found = cursor.fetchone()
-            return int(found[0] or 0) if found else 0
+            of = "FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+            cursor.execute(f"SELECT {what} {of}", (db, table))
+            return (cursor.fetchone() or (None,))[0]
 
     @contextmanager
     def view(self, db: str, table: str, pairing: Pairing) -> "Iterator[View]":
@@ -274,7 +267,7 @@ class View:
 
 
 def table_name(db: str, table: str) -> str:
-    return f"{statements.quoted(db)}.{statements.quoted(table)}"
+    return f"{quoted_name(db)}.{quoted_name(table)}"
 
 
 _POSITIONS = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")  # MySQL 8.4 knows only the first, others the second

@@ -6,6 +6,7 @@ values as checked literals.
 
 from collections.abc import Iterable, Sequence
 
+from cdc_platform.mysql.ddl import quoted_name
 from cdc_platform.reconcile.columns import Pair, Pairing
 from cdc_platform.reconcile.texts import NO_TEXT_AT_SOURCE, NULL, key_literal
 
@@ -17,14 +18,9 @@ SESSION = (
 BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
 
-def quoted(name: str) -> str:
-    """A name as a MySQL identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def cell(pair: Pair) -> str:
     """SQL of one column's text in a digest."""
-    column = quoted(pair.name)
+    column = quoted_name(pair.name)
     invalid = pair.text.invalid
     null = f"{column} IS NULL" + (f" OR {invalid.format(c=column)}" if invalid else "")
     return f"IF({null}, '{NULL}', COALESCE({pair.text.sql(column, pair.type)}, '{NO_TEXT_AT_SOURCE}'))"
@@ -38,14 +34,14 @@ def _key_texts(pairing: Pairing) -> list[str]:
     """SQL of the texts to find rows by; none where there is no key."""
     if not pairing.keyed:
         return []
-    return [p.text.key.sql(quoted(p.name), cell(p)) for p in pairing.keys]
+    return [p.text.key.sql(quoted_name(p.name), cell(p)) for p in pairing.keys]
 
 
 def sums(table: str, pairing: Pairing, buckets: int) -> str:
     """bucket, rows, two 60-bit sums of row digests, dates that don't exist. `table`: quoted, with its database."""
-    invalid = [f"COALESCE({p.text.invalid.format(c=quoted(p.name))}, 0)" for p in pairing.pairs if p.text.invalid] or [
-        "0"
-    ]
+    invalid = [
+        f"COALESCE({p.text.invalid.format(c=quoted_name(p.name))}, 0)" for p in pairing.pairs if p.text.invalid
+    ] or ["0"]
     half = "SUM(CAST(CONV({side}(h, 15), 16, 10) AS UNSIGNED))"
     return (
         f"SELECT CRC32(k) % {int(buckets)} AS b, COUNT(*), {half.format(side='LEFT')}, {half.format(side='RIGHT')}, "
@@ -71,7 +67,7 @@ def by_key(pairing: Pairing, key_texts: Sequence[str | None]) -> str | None:
     values = [(p, key_literal(p.text.key, t)) for p, t in zip(pairing.keys, key_texts, strict=True)]
     if any(literal is None for _, literal in values):
         return None
-    return " AND ".join(f"{quoted(p.name)} = {literal}" for p, literal in values)
+    return " AND ".join(f"{quoted_name(p.name)} = {literal}" for p, literal in values)
 
 
 def by_digest(pairing: Pairing, digests_: Iterable[str]) -> str:
@@ -90,7 +86,7 @@ def states(table: str, pairing: Pairing, conditions: Iterable[str]) -> str:
 
 def rows(table: str, pairing: Pairing, conditions: Iterable[str]) -> str:
     """Digest of key; then per column its value for people and its text in the digest."""
-    columns = [f"{p.text.shown_sql.format(c=quoted(p.name))}, {cell(p)}" for p in pairing.pairs]
+    columns = [f"{p.text.shown_sql.format(c=quoted_name(p.name))}, {cell(p)}" for p in pairing.pairs]
     return (
         f"SELECT MD5({_joined(pairing.keys)}), {', '.join(columns)} FROM {table} "
         f"WHERE {' OR '.join(f'({c})' for c in conditions)}"

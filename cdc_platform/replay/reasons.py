@@ -16,10 +16,9 @@ from cdc_platform.lake import queries, stores
 from cdc_platform.replay import kept
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.row_diff import Wrong
-from cdc_platform.tables import CHANGELOG, CHANGES, DECODED_WITH, QUARANTINE, SCHEMA_HISTORY
+from cdc_platform.tables import CHANGELOG, CHANGES, DECODED_WITH, MESSAGE_AT, QUARANTINE
 
-_MESSAGE = ["topic", "partition", "offset"]
-_AT = [*_MESSAGE, "entry", "row"]
+_AT = [*MESSAGE_AT, "entry", "row"]
 _FACTS = ["there", "decoder", "version"]
 NOT_TOLD = "nothing that is noted of the change differs"
 
@@ -57,9 +56,9 @@ class Reasons:
         rows = rows.select("kind", "n", "differ", *(F.col(f"at.{c}").alias(c) for c in _AT))
         for side, config in (("u", self.config), ("r", self.side)):
             noted = self._changelog(config).dropDuplicates(_AT).select(*_AT, *_renamed(_FACTS, side))
-            held = self._held(config).select(*_MESSAGE, F.col("reason").alias(f"{side}_held"))
-            rows = rows.join(noted, _AT, "left").join(held, _MESSAGE, "left")
-        rows = rows.join(self._retold(), _MESSAGE, "left")
+            held = self._held(config).select(*MESSAGE_AT, F.col("reason").alias(f"{side}_held"))
+            rows = rows.join(noted, _AT, "left").join(held, [*MESSAGE_AT], "left")
+        rows = rows.join(self._retold(), [*MESSAGE_AT], "left")
         assert self.side.replay is not None
         before = kept.before(self.side.replay.since)  # not decoded again: by the same decoder, then
         rows = rows.withColumn("r_decoder", F.when(before, F.col("u_decoder")).otherwise(F.col("r_decoder")))
@@ -80,13 +79,13 @@ class Reasons:
     def _held(self, config: Config) -> DataFrame:
         rows = delta_sql.read(self.spark, QUARANTINE.at(stores.lake(config)))
         rows = rows.where((F.col("source") == self._name) & F.col("resolved_at").isNull())
-        return rows.groupBy(*_MESSAGE).agg(F.min("reason").alias("reason"))
+        return rows.groupBy(*MESSAGE_AT).agg(F.min("reason").alias("reason"))
 
     def _retold(self) -> DataFrame:
         """Messages that were decoded more than once in use: with which options at last isn't noted."""
         path = CHANGES.at(stores.lake(self.config), format=self.replayed.format, source=self._name)
         rows = delta_sql.read(self.spark, path).where("retold")
-        return rows.select(*_MESSAGE).distinct().withColumn("retold", F.lit(True))
+        return rows.select(*MESSAGE_AT).distinct().withColumn("retold", F.lit(True))
 
     def _options_number(self) -> Column:
         """Of the options that were in force when a message came."""
@@ -134,12 +133,8 @@ class Reasons:
     def _lists(self, config: Config, version: str | None) -> list[dict[str, Any]]:
         if version is None:
             return []
-        found = queries.query(
-            f"SELECT columns FROM t WHERE source = {queries.text(self._name)} AND kind = 'message' "
-            f"AND schema_version = {queries.text(version)} LIMIT 1",
-            t=SCHEMA_HISTORY.at(stores.lake(config)),
-        )
-        return json.loads(found[0]["columns"] or "[]") if found else []
+        found = queries.column_lists(config, self.replayed, [version])
+        return json.loads(found.get(version) or "[]")
 
     @property
     def _name(self) -> str:

@@ -249,7 +249,7 @@ def _types(u: DataFrame, r: DataFrame) -> list[dict[str, Any]]:
 
 
 def _held(config: Config, source: Source) -> int:
-    return sum(r["rows"] for r in queries.held(config) if r["source"] == source.name)
+    return queries.quarantined(config).get(source.name, 0)
 
 
 def _held_before(config: Config, source: Source) -> int:

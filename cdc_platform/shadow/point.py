@@ -15,7 +15,7 @@ table wait.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from cdc_platform.config import Config, Source
@@ -75,11 +75,6 @@ class Feed:
     bound: Bound
     moved: frozenset[Name]
     unsettled: frozenset[Name]
-
-    @property
-    def up_to(self) -> datetime | None:
-        """Up to when it is complete."""
-        return self.complete.source_time if self.complete else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +148,7 @@ def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, t
     newest = [queries.newest_change(config, s) for s in sources]
     if None in newest:
         return None
-    since = _timestamp(min(t for t in newest if t is not None) - _RECENT)
+    since = delta_table.moment(min(t for t in newest if t is not None) - _RECENT)
     fields = ", ".join(f"order_key['{n}'] AS {n}" for n in _FIELDS)
     falling = ", ".join(f"{n} DESC" for n in _FIELDS)
     last = [
@@ -186,9 +181,9 @@ def _unfinished(config: Config, source: Source) -> bool:
 def _first(config: Config, source: Source, since: datetime) -> Place | None:
     """Place of the first change or statement of that time or later. One without a time may be late, unless there is an
     early one behind it."""
-    late = _places(config, source, "min", f"source_time >= {_timestamp(since)}")
+    late = _places(config, source, "min", f"source_time >= {delta_table.moment(since)}")
     if untold := _places(config, source, "max", "source_time IS NULL"):
-        early = _places(config, source, "max", f"source_time < {_timestamp(since)}")
+        early = _places(config, source, "max", f"source_time < {delta_table.moment(since)}")
         after = f" AND {Bound(max(early), last=True).beyond('order_key')}" if early else ""
         if not early or max(untold) > max(early):
             late += _places(config, source, "min", f"source_time IS NULL{after}")
@@ -227,10 +222,6 @@ def _behind(config: Config, source: Source, bound: Bound) -> tuple[frozenset[Nam
         if r[f"db_{side}"] is not None and r[f"table_{side}"] is not None
     }
     return frozenset(n for n, _ in names), frozenset({n for n, whole in names if whole} | shaped)
-
-
-def _timestamp(at: datetime) -> str:
-    return f"TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
 
 
 def told(found: Common) -> dict[str, Any]:

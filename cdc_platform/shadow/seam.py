@@ -18,11 +18,12 @@ from cdc_platform.config import Config, Source
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.queries import text
 from cdc_platform.lake.store import Store
 from cdc_platform.landing.ended import Where
 from cdc_platform.shadow import point
 from cdc_platform.shadow.errors import ShadowRefused
-from cdc_platform.tables import CHANGES, ENVELOPES, LINEAGES, LOG_EPOCHS
+from cdc_platform.tables import CHANGES, ENVELOPES
 
 _LATER = "`cdc-platform run`, then this once more"
 _SOLID = "kind IN ('row', 'ddl')"
@@ -108,16 +109,14 @@ class _Search:
         return rows[0]
 
     def _log(self) -> Log:
-        lake = stores.lake(self.config)
-        paths = {"epochs": LOG_EPOCHS.at(lake), "lineages": LINEAGES.at(lake)}
-        log, _ = log_epochs.known(paths, self.of, None)
+        log, _ = log_epochs.now(self.config, self.of)
         log.partitions = {w: p for w, p in log.partitions.items() if not loaded(w)}
         return log
 
     def _check_whole(self, feeds: tuple[_Feed, _Feed], last: dict[str, Any], theirs: dict[str, Any]) -> None:
         """Raises ShadowRefused where either may lack a part of the transaction, or another begins in its message, or
         it stands elsewhere in the logs."""
-        gtid, mine = last["gtid"], f"{_SOLID} AND {point.GTID} = {_text(last['gtid'])}"
+        gtid, mine = last["gtid"], f"{_SOLID} AND {point.GTID} = {text(last['gtid'])}"
         told = 'db, schema, "table", op, lineage, file_no, binlog_pos'
         sql = f"SELECT {told}, count(*) AS n FROM {{t}} WHERE {mine} GROUP BY {told} ORDER BY {told}"
         of, by = (feed.ask(sql) for feed in feeds)
@@ -126,8 +125,8 @@ class _Search:
             raise self._refused(problem, _LATER)
         at, entry = theirs["last"], theirs["entry"] or 0
         after = f'("offset" > {at:d} OR ("offset" = {at:d} AND coalesce(entry_index, 0) > {entry:d}))'
-        other = f"(gtid IS NULL OR {point.GTID} <> {_text(gtid)})"
-        ends = f"(kind = 'commit' AND {point.GTID} = {_text(gtid)}) OR ({after} AND gtid <> '' AND {other})"
+        other = f"(gtid IS NULL OR {point.GTID} <> {text(gtid)})"
+        ends = f"(kind = 'commit' AND {point.GTID} = {text(gtid)}) OR ({after} AND gtid <> '' AND {other})"
         if not feeds[1].ask(f"SELECT 1 AS there FROM {{t}} WHERE {ends} LIMIT 1"):
             raise self._refused(f"{self.by.name} doesn't tell yet that {gtid} is whole", _LATER)
         within = f"\"offset\" = {at:d} AND coalesce(entry_index, 0) > {entry:d} AND kind IN ('row', 'ddl', 'begin')"
@@ -167,7 +166,7 @@ class _Search:
 
 def _theirs(by: _Feed, gtid: str) -> dict[str, Any]:
     """Of the transaction in `by`: first and last offset; last place, as number of an entry, in that message."""
-    mine = f"{point.GTID} = {_text(gtid)}"
+    mine = f"{point.GTID} = {text(gtid)}"
     [told] = by.ask(f'SELECT min("offset") AS first, max("offset") AS last FROM {{t}} WHERE {mine}')
     if told["first"] is None:
         return told
@@ -178,7 +177,3 @@ def _theirs(by: _Feed, gtid: str) -> dict[str, Any]:
 
 def _by(where: Where) -> str:
     return f"topic = '{delta_table.topic(where[0])}' AND \"partition\" = {where[1]:d}"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

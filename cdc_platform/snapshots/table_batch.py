@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, looks, stores
+from cdc_platform.lake import delta_table, looks, queries, stores
 from cdc_platform.snapshots import partitions, state
 from cdc_platform.snapshots.apply import keyless, merge, prepare, tombstones, truncate_origin
 from cdc_platform.snapshots.apply.append import load
@@ -82,7 +82,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
     source, name = work.source, touched.name
     try:
         if columns_json is None and not touched.versions:
-            columns_json = _newest_list(work.changes.spark, work.config, source, name)
+            columns_json = newest_list(work.changes.spark, work.config, source, name)
         if columns_json is None:
             raise TableStopped(source.name, name, "no column list is known for it")
         columns = columns_of(source, name, columns_json)
@@ -122,7 +122,7 @@ def emptied(
     into: Target | None = None,
 ) -> state.Outcome:
     """A table that DDL left without rows, dropped where it doesn't exist any more. Raises TableStopped."""
-    told = columns_json or _newest_list(spark, config, source, name)
+    told = columns_json or newest_list(spark, config, source, name)
     if told is None:
         raise TableStopped(source.name, name, "no column list is known for it")
     columns = columns_of(source, name, told)
@@ -275,15 +275,7 @@ def misfit_of(rows: DataFrame, columns: list[str]) -> str | None:
 
 def column_lists(config: Config, source: Source, touched: list[Touched]) -> dict[str, str]:
     """schema_version → column list as JSON, for the versions the history knows."""
-    versions = sorted({v for t in touched for v in t.versions})
-    if not versions:
-        return {}
-    rows = delta_table.ask(
-        f"SELECT schema_version, columns FROM {{history}} WHERE source = '{source.name}' AND kind = 'message' "
-        f"AND schema_version IN ({delta_table.digests(versions)})",
-        history=SCHEMA_HISTORY.at(stores.lake(config)),
-    )
-    return {r["schema_version"]: r["columns"] for r in rows}
+    return queries.column_lists(config, source, (v for t in touched for v in t.versions))
 
 
 def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
@@ -305,7 +297,7 @@ def with_older(lists: Iterable[str]) -> str:
     return json.dumps(columns, ensure_ascii=False)
 
 
-def _newest_list(spark: SparkSession, config: Config, source: Source, name: Name) -> str | None:
+def newest_list(spark: SparkSession, config: Config, source: Source, name: Name) -> str | None:
     """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
     known = delta_sql.read(spark, SCHEMA_HISTORY.at(stores.lake(config))).where(
         (F.col("source") == source.name) & (F.col("kind") == "message")

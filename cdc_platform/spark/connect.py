@@ -43,13 +43,13 @@ class Server:
         return {"CDC_SPARK_REMOTE": self.remote, TOKEN: self.token}
 
 
-def launch(config: Config, log: Path, port: int | None = None) -> tuple[subprocess.Popen[bytes], Server]:
+def launch(config: Config, log: Path) -> tuple[subprocess.Popen[bytes], Server]:
     """Start the server; it answers some ten seconds later (see `answers`). Raises SetupError without Java
     or jars."""
     from cdc_platform.setup.java import java_env
     from cdc_platform.spark.session import server_config
 
-    port = port or free_port()
+    port = free_port()
     home = _spark_home()
     properties = {
         **server_config(config),

@@ -25,8 +25,8 @@ from cdc_platform.tables.changelog import (
     SCHEMA_HISTORY,
     TYPES_KNOWN,
 )
-from cdc_platform.tables.common import ORDER, POSITION
-from cdc_platform.tables.names import LOADED, Name, as_name, name_columns, name_in, name_of
+from cdc_platform.tables.common import MESSAGE_AT, ORDER, POSITION
+from cdc_platform.tables.names import LOADED, Name, as_name, name_columns, name_in, name_of, text_of
 from cdc_platform.tables.proof import (
     CERTIFICATES,
     ERASURES,
@@ -87,6 +87,7 @@ __all__ = [
     "LOADED",
     "LOG_EPOCHS",
     "MADE_FOR",
+    "MESSAGE_AT",
     "OFFSET_LEDGER",
     "ORDER",
     "ORDER_TYPE",
@@ -119,4 +120,5 @@ __all__ = [
     "name_in",
     "name_of",
     "path_name",
+    "text_of",
 ]

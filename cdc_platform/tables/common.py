@@ -39,6 +39,8 @@ ADDRESS = (
     Column("partition", INT, "Kafka partition"),
     Column("offset", BIGINT, "Kafka offset (of the first record of a split message)"),
 )
+MESSAGE_AT = tuple(c.name for c in ADDRESS)
+"""Columns that tell a message from all others of its table."""
 ENTRY_INDEX = Column("entry_index", INT, about="event within the message, from 0")
 ROW_INDEX = Column("row_index", INT, about="row within the event, from 0")
 

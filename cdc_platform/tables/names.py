@@ -30,6 +30,11 @@ def name_in(row: Mapping[str, Any]) -> Name | None:
     return None if row["db"] is None or row["table"] is None else name_of(row)
 
 
+def text_of(row: Mapping[str, Any]) -> str:
+    """db.table or db.schema.table, of those parts that a row names."""
+    return ".".join(row[c] for c in ("db", "schema", "table") if row[c] is not None)
+
+
 def name_columns(name: Name) -> dict[str, str | None]:
     """A name as columns `db`, `schema` and `table`."""
     return {"db": name[0], "schema": name[1] if len(name) == 3 else None, "table": name[-1]}

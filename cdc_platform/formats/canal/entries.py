@@ -20,6 +20,7 @@ from cdc_platform.formats.contract import KINDS
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.protobuf.arrow import counts, lists, only, parse, present, ranges, take_or_null, told_text
 from cdc_platform.formats.protobuf.in_place import Texts
+from cdc_platform.formats.texts import FIRST_MS, LAST_MS
 
 KIND = {kind: number for number, kind in enumerate(KINDS)}
 OPS = {pb.INSERT: "insert", pb.UPDATE: "update", pb.DELETE: "delete"}
@@ -32,8 +33,6 @@ _BODIES = {
     pb.GTIDLOG: ("checkpoint", pb.Pair),
 }
 """Entry type → kind of event, and the message in `storeValue`."""
-
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
 @dataclass(slots=True)
@@ -121,7 +120,7 @@ def _check_headers(entries: Entries) -> None:
     fine = entries.kind != KIND["error"]
     time, offset, source = (entries.header.field(n) for n in ("executeTime", "logfileOffset", "sourceType"))
     ms, start = (pc.fill_null(a, 0).to_numpy() for a in (time, offset))
-    late = (ms < _FIRST_MS) | (ms > _LAST_MS)
+    late = (ms < FIRST_MS) | (ms > LAST_MS)
     entries.mark(fine & late, "error", lambda i: f"executeTime {ms[i]} is outside the years 1 to 9999")
     entries.mark(fine & (start < 0), "error", lambda i: f"logfileOffset {start[i]} is negative")
     if entries.header.type.get_field_index("version") >= 0:  # plain ones have none: theirs is known

@@ -17,6 +17,7 @@ from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.protobuf.arrow import Lists, bools, build_maps, lists, take_or_null, told_text
+from cdc_platform.formats.texts import FIRST_MS, LAST_MS
 
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
 _INFO: dict[str, tuple[str, dict[str, str]]] = {
@@ -181,7 +182,7 @@ def _header_columns(entries: Entries, entry: np.ndarray) -> dict[str, pa.Array]:
     there = field["logfileName"].is_valid()
     offset = pc.if_else(there, take_or_null(entries.header.field("logfileOffset"), entry), None)
     ms = header_field(entries, "executeTime", entry)
-    broken = pc.or_(pc.less(ms, -62_135_596_800_000), pc.greater(ms, 253_402_300_799_999))  # an error already
+    broken = pc.or_(pc.less(ms, FIRST_MS), pc.greater(ms, LAST_MS))  # an error already
     micros = pc.multiply(pc.if_else(pc.fill_null(broken, True), None, ms), 1000)
     # The header's GTID is the set of all executed; this transaction's is a property.
     gtid = take_or_null(_property(entries, "curtGtid"), entry)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql import values
-from cdc_platform.mysql.fitting import longest_bytes
+from cdc_platform.mysql.fitting import labels_fit, longest_bytes, padded_to
 from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
 
 BinaryText = Literal["latin-1", "utf-8", "base64", "hex"]
@@ -123,8 +123,7 @@ def _each(texts: pa.StringArray, read: Callable[[str], str | None]) -> values.Ch
 def _enum(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> values.Checked:
     labels = mysql_type.labels
     if dialect.labels == "label":
-        known = {*labels, ""}
-        return _each(texts, lambda t: t if t in known else None) if labels else values.unchanged(texts)
+        return texts, labels_fit(texts, mysql_type)
 
     def label(text: str) -> str | None:
         # Index 0 is MySQL's '' of a value that was refused.
@@ -137,8 +136,7 @@ def _enum(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> val
 def _set(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> values.Checked:
     labels = mysql_type.labels
     if dialect.labels == "label":
-        known = {*labels, ""}
-        return _each(texts, lambda t: t if {*t.split(",")} <= known else None) if labels else values.unchanged(texts)
+        return texts, labels_fit(texts, mysql_type)
 
     def members(text: str) -> str | None:
         bits = _number(text.removeprefix("-"))
@@ -170,8 +168,6 @@ _BYTES: dict[BinaryText, Callable[[str], bytes]] = {
 
 
 def _binary(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> values.Checked:
-    # BINARY(n) always holds n bytes; canal leaves zeros at the end out, as the binlog does.
-    width = min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0
     read, longest = _BYTES[dialect.binary], longest_bytes(mysql_type)
     raw: list[bytes | None] = []
     ok = np.ones(len(texts), bool)
@@ -183,7 +179,7 @@ def _binary(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> v
         except ValueError:
             raw.append(None)
             ok[i] = False
-    return values.base64_text(pa.array(raw, pa.binary()), width)[0], ok
+    return values.base64_text(pa.array(raw, pa.binary()), padded_to(mysql_type))[0], ok
 
 
 def _json(texts: pa.StringArray, _type: MySqlType, _dialect: Dialect) -> values.Checked:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from cdc_platform.formats import collect
 from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query, without_rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
-from cdc_platform.formats.texts import shown
+from cdc_platform.formats.texts import FIRST_MS, LAST_MS, a_text, an_object, shown
 
 OPS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "INIT": "read"}
 """Row types. INIT is Tencent DTS' full load in canal's format."""
@@ -19,7 +19,6 @@ _CONTROL = {
     "XAROLLBACK": "rollback",
 }
 _DEFAULTS = frozenset((*OPS, "EVENTTYPECOMPATIBLEPROTO2"))
-_FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 FIRST_13_DIGITS = 1_000_000_000_000
 _UNITS = {10: 1_000_000, 16: 1}
 """Digits of a time since 2001 in another unit → microseconds of it: Tencent's CKafka connector writes seconds."""
@@ -78,7 +77,7 @@ def read(at: int, message: Any, options: CanalJsonOptions) -> Rows | list[Event]
     Raises ValueError when it is none, or when it contradicts itself."""
     if type(message) is not dict:
         raise ValueError(f"{shown(message)} is no object")
-    extension = of_object(message.get("_tidb"), "_tidb")
+    extension = an_object(message, "_tidb") or {}
     if place := extension.get("claimCheckLocation"):
         raise ValueError(f"the row isn't here but in TiCDC's external storage: {shown(place)}")
     kind = message.get("type")
@@ -99,11 +98,11 @@ def read(at: int, message: Any, options: CanalJsonOptions) -> Rows | list[Event]
 
 
 def _rows(at: int, kind: str, message: dict, extension: dict, data: list, options: CanalJsonOptions) -> Rows:
-    db, table = _text(message, "database") or options.database, _text(message, "table") or options.table
+    db, table = a_text(message, "database") or options.database, a_text(message, "table") or options.table
     if not db or not table:
         raise ValueError("the rows name no database and table; options database and table name one for all such")
     key = column_key(message.get("pkNames"))
-    op, time, gtid = OPS[kind], micros(message.get("es")), _text(message, "gtid") or None
+    op, time, gtid = OPS[kind], micros(message.get("es")), a_text(message, "gtid") or None
     txn, number = _count(extension, "commitTs"), message.get("id")
     ordered = type(number) is int and number > 0  # canal's are; TiCDC writes 0, Flink and SeaTunnel none
     olds = _olds(message, len(data), key) if kind == "UPDATE" else [None] * len(data)
@@ -143,9 +142,14 @@ def _olds(message: dict, count: int, key: tuple[str, ...]) -> list:
 
 def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Event]:
     """Events of a message without rows."""
-    sql = _text(message, "sql") or None
-    db, table = _text(message, "database") or None, _text(message, "table") or None
-    named = {"db": db, "table": table, "source_time": micros(message.get("es")), "gtid": _text(message, "gtid") or None}
+    sql = a_text(message, "sql") or None
+    db, table = a_text(message, "database") or None, a_text(message, "table") or None
+    named = {
+        "db": db,
+        "table": table,
+        "source_time": micros(message.get("es")),
+        "gtid": a_text(message, "gtid") or None,
+    }
     named["schema"] = schema_of(message)
     named["txn_id"] = commit = _count(extension, "commitTs")
     if commit is not None:
@@ -198,7 +202,7 @@ def _info(kind: str, sql: str | None, extension: dict) -> list[tuple[str, str]]:
 
 def schema_of(message: dict[str, Any]) -> str | None:
     """The schema that a message names. Raises ValueError."""
-    return _text(message, "schema") or None
+    return a_text(message, "schema") or None
 
 
 def column_key(names: Any) -> tuple[str, ...]:
@@ -232,13 +236,6 @@ def _list(message: dict, name: str) -> list | None:
     return value
 
 
-def _text(message: dict, name: str) -> str | None:
-    value = message.get(name)
-    if value is not None and type(value) is not str:
-        raise ValueError(f"{name} {shown(value)} is no text")
-    return value
-
-
 def _count(message: dict, name: str) -> str | None:
     value = message.get(name)
     if value is not None and (type(value) is not int or value < 0):
@@ -257,6 +254,6 @@ def micros(value: Any) -> int | None:
         return None
     if unit := _UNITS.get(len(str(value))):
         return value * unit
-    if not _FIRST_MS <= value <= LAST_MS:
+    if not FIRST_MS <= value <= LAST_MS:
         raise ValueError(f"es {shown(value)} is outside the years 1 to 9999")
     return value * 1000

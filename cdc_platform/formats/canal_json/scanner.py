@@ -6,11 +6,12 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from cdc_platform.formats.canal_json.messages import FIRST_13_DIGITS, LAST_MS, OPS, Changes, Rows, column_key, of_object
+from cdc_platform.formats.canal_json.messages import FIRST_13_DIGITS, OPS, Changes, Rows, column_key, of_object
 from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, group_of
 from cdc_platform.formats.exact_json import read_json
 from cdc_platform.formats.json_scanner import JsonScanner
+from cdc_platform.formats.texts import LAST_MS
 
 _Cells = dict[str, str | None]
 _Name = Annotated[str, Meta(min_length=1)]

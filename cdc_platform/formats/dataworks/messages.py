@@ -13,7 +13,7 @@ from cdc_platform.formats import collect
 from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query
 from cdc_platform.formats.events import OfTable
 from cdc_platform.formats.table_schemas.lookup import Columns
-from cdc_platform.formats.texts import shown
+from cdc_platform.formats.texts import FIRST_MS, LAST_MS, a_text, an_object, shown
 
 ROW_ID = "#alibaba_rds_row_id#"
 """Hidden key of RDS tables without primary key: a column of the message, never in `primaryKey`."""
@@ -24,7 +24,6 @@ VERSIONS = re.compile(r"[01]\.\d+(?:\.\d+)*", re.ASCII)
 FULL_LOAD = -1  # sequenceId of rows that the full load read
 _POSITIONS_PER_FILE = 10**18  # a sequenceId of any length as (file number, position)
 LONGEST = 36  # digits of a sequenceId: what then still fits a 64-bit file number
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 _CONTROL = {
     "MHEARTBEAT": "heartbeat",
     "TRANSACTION_BEGIN": "begin",
@@ -153,7 +152,7 @@ ROWS: dict[str, Callable[[dict | None, dict | None, Group], tuple[str, int]]] = 
 def group_of(schema: dict) -> Group:
     """What a message's `schema` says of its row. Raises ValueError."""
     source = _object(schema, "source")
-    db, table = _text(source, "dbName"), _text(source, "tableName")
+    db, table = a_text(source, "dbName"), a_text(source, "tableName")
     if not db or not table:
         raise ValueError("schema.source names no dbName and tableName")
     names, types = [], []
@@ -177,15 +176,15 @@ def schema_of(source: dict) -> str | None:
     """The schema that a table's name has; raises ValueError.
 
     Databases of MySQL's kind have none: what is told there is the database's name once more."""
-    named = _text(source, "schemaName") or None
+    named = a_text(source, "schemaName") or None
     database = _database(source)
-    again = database and not database.startswith(_OTHERS) and named == _text(source, "dbName")
+    again = database and not database.startswith(_OTHERS) and named == a_text(source, "dbName")
     return None if again else named
 
 
 def _database(source: dict) -> str:
     """The kind of database, in lower case; empty: not told."""
-    return (_text(source, "dbType") or "").lower()
+    return (a_text(source, "dbType") or "").lower()
 
 
 _ROWID = {"oracle": "rowid"}
@@ -205,11 +204,11 @@ def _image(payload: dict, name: str) -> dict[str, Any] | None:
 
 def _events(op: str, schema: dict, payload: dict) -> list[Event]:
     source = _object(schema, "source")
-    statement = _text(_object(payload, "ddl"), "text")
+    statement = a_text(_object(payload, "ddl"), "text")
     named: Event = {
-        "db": _text(source, "dbName") or None,
+        "db": a_text(source, "dbName") or None,
         "schema": schema_of(source),
-        "table": _text(source, "tableName") or None,
+        "table": a_text(source, "tableName") or None,
         "source_time": _micros(payload),
     }
     if op in _CONTROL:
@@ -286,29 +285,17 @@ def micros(millis: Any) -> int | None:
     """`eventTime` in ms → µs; the full load's -1 and a missing one are none. Raises ValueError."""
     if millis is None or millis == -1:
         return None
-    if type(millis) is not int or not _FIRST_MS <= millis <= _LAST_MS:
+    if type(millis) is not int or not FIRST_MS <= millis <= LAST_MS:
         raise ValueError(f"timestamp.eventTime {shown(millis)} is no time")
     return millis * 1000
 
 
 def _object(parent: dict, name: str) -> dict[str, Any]:
-    value = parent.get(name)
-    if value is None:
-        return {}
-    if type(value) is not dict:
-        raise ValueError(f"{name} {shown(value)} is no object")
-    return value
+    return an_object(parent, name) or {}
 
 
 def _list(parent: dict, name: str) -> list | None:
     value = parent.get(name)
     if value is not None and (type(value) is not list or (name == "primaryKey" and set(map(type, value)) - {str})):
         raise ValueError(f"{name} {shown(value)} is no list of names" if name == "primaryKey" else f"{name} is no list")
-    return value
-
-
-def _text(parent: dict, name: str) -> str | None:
-    value = parent.get(name)
-    if value is not None and type(value) is not str:
-        raise ValueError(f"{name} {shown(value)} is no text")
     return value

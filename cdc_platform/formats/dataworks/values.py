@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.formats.kafka_connect.values import base64_text, datetime_text, fitting_base64, zoned_datetime_text
 from cdc_platform.formats.texts import BAD, Number, number_text, shown
-from cdc_platform.mysql.fitting import longest_bytes
+from cdc_platform.mysql.fitting import longest_bytes, padded_to
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.zones import zone as time_zone
 
@@ -204,22 +204,17 @@ def _offset_of_day(zone: str, day: int) -> int | None:
     return first if first == last else None
 
 
-def _width(mysql_type: MySqlType) -> int:
-    """BINARY(n) always holds n bytes; the binlog leaves zeros at the end out."""
-    return min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0
-
-
 def _bytes(value: Any, mysql_type: MySqlType, _zone: str) -> str:
     if type(value) is not str:
         raise ValueError(f"{shown(value)} is no base64 text")
-    return fitting_base64(base64_text(value, _width(mysql_type)), mysql_type)
+    return fitting_base64(base64_text(value, padded_to(mysql_type)), mysql_type)
 
 
 def _all_bytes(values: list[Any], mysql_type: MySqlType, _zone: str) -> pa.StringArray | None:
     if not _are(values, str):
         return None
     if longest_bytes(mysql_type) is not None:
-        width = _width(mysql_type)
+        width = padded_to(mysql_type)
         fitted = (None if v is None else fitting_base64(base64_text(v, width), mysql_type) for v in values)
         return pa.array(list(fitted), pa.string())
     found = pa.array(values, pa.string())

@@ -37,7 +37,7 @@ from cdc_platform.formats.kafka_connect.wrapper import Schema, Unwrapper
 from cdc_platform.formats.limits import any_type, finer_than, of
 from cdc_platform.formats.table_schemas.lookup import Columns, TableSchemas
 from cdc_platform.formats.table_schemas.states import States, build
-from cdc_platform.formats.texts import BAD, shown
+from cdc_platform.formats.texts import BAD, an_object, shown
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
 _OPS = {"c": "insert", "u": "update", "d": "delete", "r": "read", "t": "truncate"}
@@ -137,7 +137,7 @@ class _Collector(Collector[Group, Changes, Table]):
         if op == "d" and before is None and key_row is None:
             raise ValueError("delete without before and without a readable key: no telling which row")
         name = "read" if op == "c" and snapshot else _OPS[op]  # 0.x and dtle write snapshot rows as c
-        self.add(group, Row(at, name, before, after, key_row, source, _object(payload, "transaction")))
+        self.add(group, Row(at, name, before, after, key_row, source, an_object(payload, "transaction")))
 
     def _known(self, at: int, source: dict, names: tuple[str, ...]) -> Columns | None:
         """What the schema history says of the columns of a row's table."""
@@ -190,13 +190,6 @@ def _source(op: object, payload: dict, options: DebeziumOptions) -> dict:
     return {**source, "db": db, "table": table}
 
 
-def _object(payload: dict, name: str) -> dict | None:
-    value = payload.get(name)
-    if value is not None and type(value) is not dict:
-        raise ValueError(f"{name} {shown(value)} is no object")
-    return value
-
-
 def _names(schema: Schema | None) -> tuple[str, ...]:
     return schema.names if schema else ()
 
@@ -210,7 +203,7 @@ def _shape(before: dict | None, after: dict | None) -> tuple[str, ...]:
 
 def _images(op: str, payload: dict) -> tuple[dict | None, dict | None]:
     """before and after of a row message, checked against what its op needs."""
-    before, after = _object(payload, "before") or None, _object(payload, "after")  # CloudCanal has {} for none
+    before, after = an_object(payload, "before") or None, an_object(payload, "after")  # CloudCanal has {} for none
     if op == "t":
         return None, None
     if op == "d":

@@ -7,7 +7,7 @@ from cdc_platform.formats.debezium.connectors import database_of
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import Event, OfTable, columns_json, error_event, of_table, schema_version
 from cdc_platform.formats.table_schemas import table_changes
-from cdc_platform.formats.texts import BAD, json_text, plain_text, shown
+from cdc_platform.formats.texts import BAD, an_object, json_text, plain_text, shown
 from cdc_platform.mysql.ddl import Statement, truncated_table
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"
@@ -55,8 +55,8 @@ def _is_ddl(payload: dict, _: str, __: str | None) -> bool:
 
 def _ddl(payload: dict, topic: str) -> list[Event]:
     ddl, changes = payload["ddl"], payload.get("tableChanges")
-    source = _object(payload, "source")
-    position = _object(payload, "position") or source
+    source = an_object(payload, "source") or {}
+    position = an_object(payload, "position") or source
     if database_of(source) != "mysql":  # its types are not MySQL's, and rows tell their columns themselves
         return [{"kind": "skip", "reason": f"schema change of {database_of(source)}"}]
     if (ddl is not None and type(ddl) is not str) or not (ddl or changes):
@@ -98,13 +98,6 @@ def _truncate(ddl: str | None, db: str | None, place: Event) -> list[Event]:
     if place["file_no"] is None or place["binlog_pos"] is None:
         raise OfTable(*name, "TRUNCATE without binlog position: before or after which rows isn't told")
     return [{"kind": "row", "op": "truncate", "db": name[0], "table": name[1], **place}]
-
-
-def _object(payload: dict, name: str) -> dict:
-    value = payload.get(name)
-    if value is not None and type(value) is not dict:
-        raise ValueError(f"{name} {shown(value)} is no object")
-    return value or {}
 
 
 def _snapshot(source: dict) -> bool:

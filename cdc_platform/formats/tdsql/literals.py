@@ -25,7 +25,7 @@ from cdc_platform.formats.canal_common import text as canal_text
 from cdc_platform.formats.protobuf.arrow import bytes_of
 from cdc_platform.formats.tdsql.options import Escapes
 from cdc_platform.mysql import values
-from cdc_platform.mysql.fitting import longest_bytes, texts_fit
+from cdc_platform.mysql.fitting import longest_bytes, padded_to, texts_fit
 from cdc_platform.mysql.types import MySqlType
 
 NULLS = frozenset(("'##isnull##'", "NULL", "null"))
@@ -201,8 +201,7 @@ def _binaries(literals: pa.StringArray, mysql_type: MySqlType, escapes: Escapes)
         except ValueError:
             raw.append(None)
             ok[i] = False
-    width = min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0
-    return values.base64_text(pa.array(raw, pa.binary()), width)[0], ok
+    return values.base64_text(pa.array(raw, pa.binary()), padded_to(mysql_type))[0], ok
 
 
 def _integers(literals: pa.StringArray, mysql_type: MySqlType) -> values.Checked:

@@ -10,7 +10,7 @@ from cdc_platform.formats import collect
 from cdc_platform.formats.events import Event, OfTable, file_number, of_table
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.sets import PREFIX
-from cdc_platform.formats.texts import shown
+from cdc_platform.formats.texts import a_text, shown
 from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
 from cdc_platform.mysql.dml import changed_table
 from cdc_platform.mysql.readable import with_backticks
@@ -97,13 +97,15 @@ def read(at: int, message: Any, options: TdsqlOptions, refused: Refused) -> Rows
     place, gtid = _place(message)
     if kind in OPS:
         return _row(at, kind, message, place.time, gtid, options)
-    event_no, file = _number(message, "event_index"), binlog_file(_text(message, "filename"))
+    event_no, file = _number(message, "event_index"), binlog_file(a_text(message, "filename"))
     told = control_fields(place, gtid, event_no, file, options)
     if kind == "gtid":
         return begin(told)
     if kind == "xid":
-        return commit(told, _text(message, "xid"))
-    return query(told, _text(message, "sql"), _text(message, "db"), _text(message, "prefix") or None, refused, options)
+        return commit(told, a_text(message, "xid"))
+    return query(
+        told, a_text(message, "sql"), a_text(message, "db"), a_text(message, "prefix") or None, refused, options
+    )
 
 
 def names_of(message: Any, options: TdsqlOptions) -> Event:
@@ -140,7 +142,7 @@ def commit(told: Event, xid: str | None) -> list[Event]:
 def _row(
     at: int, op: str, message: dict, time: int | None, gtid: str | None, options: TdsqlOptions
 ) -> Rows | list[Event]:
-    db, table = _text(message, "db"), _text(message, "table")
+    db, table = a_text(message, "db"), a_text(message, "table")
     if not db or not table:
         raise ValueError("the row names no db and table")
     if (db.lower(), table.lower()) == HEARTBEAT:
@@ -150,8 +152,8 @@ def _row(
     event_no, row_no = _number(message, "event_index"), _number(message, "sub_event_index")
     if options.fold:
         db, table = db.lower(), table.lower()
-    file = binlog_file(_text(message, "filename"))
-    prefix = _text(message, "prefix") or None
+    file = binlog_file(a_text(message, "filename"))
+    prefix = a_text(message, "prefix") or None
     row = Row(at, where, field, time, gtid, event_no, row_no, file)
     return Rows(db, table, column_names(message.get("column"), len(where), len(field)), prefix, row)
 
@@ -246,7 +248,7 @@ def _words(sql: str) -> str:
 
 
 def _place(message: dict) -> tuple[Place, str | None]:
-    gtid = _text(message, "gtid") or None
+    gtid = a_text(message, "gtid") or None
     seconds = message.get("begintime")
     if seconds is not None and (type(seconds) is not int or not 0 <= seconds <= LAST_S):
         raise ValueError(f"begintime {shown(seconds)} is no time in seconds")
@@ -266,13 +268,6 @@ def binlog_file(path: str | None) -> str | None:
     """The binlog's file at the end of `filename`, where it has a number."""
     name = path.rsplit("/", 1)[-1] if path else None
     return name if file_number(name) is not None else None
-
-
-def _text(message: dict, name: str) -> str | None:
-    value = message.get(name)
-    if value is not None and type(value) is not str:
-        raise ValueError(f"{name} {shown(value)} is no text")
-    return value
 
 
 def _number(message: dict, name: str) -> int | None:

@@ -21,7 +21,7 @@ from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.tencent_dts.data import NUMBERS, UNKNOWN, Data
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql import charsets, values
-from cdc_platform.mysql.fitting import labels_fit, longest_bytes, texts_fit
+from cdc_platform.mysql.fitting import labels_fit, longest_bytes, padded_to, texts_fit
 from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
 
 _WIRE_NAMES = {v: k for k, v in pb.DataType.items()}
@@ -163,12 +163,11 @@ def _group(data: Data, at: np.ndarray, mysql_type: MySqlType, wire: int, zone: s
 
 def _bytes(raw: pa.BinaryArray, mysql_type: MySqlType):
     """Bytes of a binary column."""
-    width = mysql_type.args[0] if mysql_type.name == "binary" and mysql_type.args else 0
     longest, long = longest_bytes(mysql_type), ()
     if longest is not None and len(raw):
         sizes = pc.fill_null(pc.binary_length(raw), 0).to_numpy(zero_copy_only=False)
         long = np.nonzero(sizes > longest)[0] if sizes.max() > longest else ()
-    return values.base64_text(raw, min(width, 255))[0], {int(i): "more bytes than fit" for i in long}
+    return values.base64_text(raw, padded_to(mysql_type))[0], {int(i): "more bytes than fit" for i in long}
 
 
 def _fitting(text: pa.StringArray, reasons: dict[int, str], mysql_type: MySqlType):

@@ -36,7 +36,6 @@ _BURIED, _THERE, _NEW = 0, 1, 2  # where an event is known from, the most tellin
 class Figures:
     """Of one batch of a table."""
 
-    changes: int
     deletes: int
     invalid_dates: int
     truncated_at: Any  # order of the last TRUNCATE, or None
@@ -138,7 +137,6 @@ def _figures(rows: DataFrame, target: Target, columns: list[TableColumn], told: 
     partial = ~truncate & ((gone & (F.col("before").isNull() | lacks("_before"))) | (came & lacks("_after")))
     invalid = sum((c.invalid("_after").cast("int") for c in columns), F.lit(0))
     found = row.agg(
-        F.count(F.lit(1)).alias("changes"),
         F.count_if(gone).alias("deletes"),
         F.count_if(partial).alias("partial"),
         F.coalesce(F.sum(F.when(came & ~truncate, invalid)), F.lit(0)).alias("invalid_dates"),

@@ -5,9 +5,6 @@ executors, but for `untied`.
 Spark's answer (partitions.py) groups by the key: 2 µs of CPU a row, and a job per table.
 """
 
-# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
-# pyright: reportAttributeAccessIssue=false
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.changelog.schema import Came, Carry, Order, Step
 from cdc_platform.config import Config, Source
+from cdc_platform.config.tables import origin_of
 from cdc_platform.errors import UnknownType
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.mysql.ddl import Statement
@@ -152,7 +153,7 @@ def _effects(config: Config, source: Source, statements: Sequence[Statement], fo
 
 
 def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[str, Any]:
-    before, after = (_two(name) if name else (None, None) for name in (step.effect.before, step.effect.after))
+    before, after = (origin_of(name) if name else (None, None) for name in (step.effect.before, step.effect.after))
     epoch, file, pos, *rest = step.order
     return {
         "source": source.name,
@@ -164,11 +165,6 @@ def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[
         "reason": reason,
         "order_key": (epoch, file, Decimal(pos), *rest),
     }
-
-
-def _two(name: Name) -> tuple[str, str]:
-    """Database (and schema) and table."""
-    return ".".join(name[:-1]), name[-1]
 
 
 # -- in place ----------------------------------------------------------------------------------------------

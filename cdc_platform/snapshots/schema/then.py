@@ -1,7 +1,7 @@
 """How far a source had come at a moment: its rows, and the DDL among them. No Spark here."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from cdc_platform.changelog.schema import Address, Order
@@ -53,7 +53,7 @@ def newest(changelog: Store, source: str, which: str) -> Order | None:
 def rows_by(changelog: Store, source: str, at: datetime) -> Order | None:
     """Place of the newest row change of a time or before: those that stand before it had come, too, whatever time they
     tell, if any."""
-    return newest(changelog, source, f"source_time <= TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'")
+    return newest(changelog, source, f"source_time <= {delta_table.moment(at)}")
 
 
 def at_time(rows: Order | None, at: datetime, ddl: Iterable[Mapping[str, Any]]) -> Order | None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdc_platform.changelog.order_key import numbers
 from cdc_platform.changelog.schema import Carry, Order
+from cdc_platform.changes.maps import of_table
 from cdc_platform.mysql.effects import Retyped
 from cdc_platform.snapshots.schema.by_text import Refused
 from cdc_platform.snapshots.schema.conversions import conversion, may_refuse, retyped
@@ -58,7 +58,7 @@ def carried_rows(batch: pa.RecordBatch, spans: Spans, lists: Lists) -> Iterator[
     left = np.ones(batch.num_rows, bool)
     order = _orders(batch.column("order_key"))
     for name, carries in spans.items():
-        mine = _of(batch, name)
+        mine = of_table(batch, name).to_numpy(zero_copy_only=False)
         if not mine.any():
             continue
         start: Order | None = None
@@ -71,14 +71,6 @@ def carried_rows(batch: pa.RecordBatch, spans: Spans, lists: Lists) -> Iterator[
                     yield _carried(batch.filter(pa.array(here)), name, carry, lists.get(carry.today, ()))
     if left.any():
         yield batch if left.all() else batch.filter(pa.array(left))
-
-
-def _of(batch: pa.RecordBatch, name: Name) -> np.ndarray:
-    parts = name_columns(name)
-    mine = pc.and_(*(pc.equal(batch.column(n), parts[n]) for n in ("db", "table")))
-    schema = pc.fill_null(batch.column("schema"), "")
-    same = pc.and_(mine, pc.equal(schema, parts["schema"] or ""))
-    return pc.fill_null(same, False).to_numpy(zero_copy_only=False)
 
 
 def _orders(column: pa.StructArray) -> list[np.ndarray]:
