@@ -87,7 +87,8 @@ def _erased(config: Config, sources: Sequence[Source]) -> list[Finding]:
     for source in sources:
         told = erased.of_source(config, source)
         note = erasing.pending(lake, source.name) if source.name in decided else None
-        if note and all(e["number"] != note["number"] for e in told):  # nobody has held the source since
+        late = bool(note) and note["stage"] == erasing.LATE
+        if note and (late or all(e["number"] != note["number"] for e in told)):  # nobody has held the source since
             told.insert(0, {"number": note["number"], "table": text_of(note["row"]), "left": None, "again": 0})
         for i, e in enumerate(told):
             of = f"erasure {e['number']} of a row of {e['table']}"

@@ -55,10 +55,13 @@ class Erasure(Search):
 
     def plan(self) -> dict[str, Any]:
         """source, table, key, and what would be done (Prepared.data, Search.unread), with `kafka`: how many of the
-        records Kafka still has. Of an erasure that was begun `unfinished` is its number, and nothing is looked for.
+        records Kafka still has. Of an erasure that was begun `unfinished` is its number, and nothing is looked for; one
+        that was decided too late is none.
         Raises EraseRefused."""
-        if note := erasing.pending(self.lake, self.source.name):
+        note = erasing.pending(self.lake, self.source.name)
+        if note is not None:
             self._check_mine(note)
+        if note is not None and note["stage"] != erasing.LATE:
             return {**self._head(), "unfinished": note["number"], "messages": [], "tables": []}
         who = self.find()
         found = self.prepared(who, bytes(_SALT_BYTES), write=False)
@@ -89,8 +92,9 @@ class Erasure(Search):
             note = erasing.pending(self.lake, self.source.name)
             if note is not None:
                 self._check_mine(note)
+            if note is not None and note["stage"] != erasing.LATE:
                 self.told(f"erasure {note['number']} goes on")
-            if note is None or note["stage"] == erasing.LATE:
+            else:
                 self._caught_up(spark)
                 self._look_again()
                 note = self._decided(spark, path)

@@ -107,9 +107,15 @@ def noted(lake: Store) -> list[str]:
     return [name.removesuffix(".json") for name, _ in lake.names(folder)]
 
 
+def underway(lake: Store) -> list[str]:
+    """Those of which something may be done: not LATE."""
+    notes = ((source, pending(lake, source)) for source in noted(lake))
+    return [source for source, note in notes if note is not None and note["stage"] != LATE]
+
+
 def others(lake: Store, source: str) -> list[str]:
-    """Other sources with an erasure that isn't done."""
-    return [name for name in noted(lake) if name != source]
+    """Other sources with an erasure of which something may be done."""
+    return [name for name in underway(lake) if name != source]
 
 
 def done(lake: Store, source: str) -> None:
@@ -135,9 +141,10 @@ def finish(lake: Store, source: str) -> None:
     if note is None or note["stage"] != "decided":
         return
     row, number = note.get("row"), note["number"]
-    if row and commits.done_before(ERASURES.at(lake), *once(source, number, done=True)):
+    taken = bool(row) and commits.done_before(ERASURES.at(lake), *once(source, number, done=True))
+    if taken and _is_done(lake, source, row):
         return done(lake, source)  # a request that came late has brought the note back
-    if not _in_time(lake, note):
+    if taken or not _in_time(lake, note):
         log.warning("source %s: erasure %s isn't done: others wrote to its files before it was decided", source, number)
         reached(lake, source, note, LATE)
         return
@@ -148,6 +155,15 @@ def finish(lake: Store, source: str) -> None:
     for table in map(Rewritten.of, note["tables"]):
         _apply(lake.at(table.path), table)
     reached(lake, source, note, "applied")
+
+
+def _is_done(lake: Store, source: str, row: Mapping[str, Any]) -> bool:
+    """Whether ERASURES has it as done; another one may have its number, decided while the note of this one was on its
+    way."""
+    of = f"source = '{source}' AND number = {int(row['number'])} AND stage = 'done'"
+    return any(
+        r["salt"] == row["salt"] for r in delta_table.ask(f"SELECT salt FROM {{t}} WHERE {of}", t=ERASURES.at(lake))
+    )
 
 
 def _in_time(lake: Store, note: Mapping[str, Any]) -> bool:

@@ -127,7 +127,9 @@ class _Note:
     def _is_decided(self, left: list[dict[str, Any]]) -> bool:
         if (number := self.told.get("folders")) is not None:
             return folders.decided(self.lake, self.source, number)
-        return self.is_begun(left) or all(t.get("was") == _told(self._there(t)) for t in left)
+        if self.is_begun(left) or any("was" not in t for t in left):  # earlier versions told neither: it may be begun
+            return True
+        return all(t["was"] == _told(self._there(t)) for t in left)
 
     def _there(self, table: dict[str, Any]) -> dict[str, str]:
         """The files that a table has; it was looked at when it was asked whether it has taken this."""

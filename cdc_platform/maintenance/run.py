@@ -127,7 +127,7 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
     hours = int(config.maintenance.keep_hours)
     if table.shared:
         # Files of an exchange or an erasure that is decided, and that nobody has gone on with, stand in no log yet.
-        decided = [*exchange.noted(stores.lake(config)), *erasing.noted(stores.lake(config))]
+        decided = [*exchange.noted(stores.lake(config)), *erasing.underway(stores.lake(config))]
         kept = None if decided else hours
         delta_table.compact(table.path, kept, **({"source": table.source} if table.source else {}))
     else:

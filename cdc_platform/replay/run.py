@@ -137,6 +137,7 @@ def _put_in_place(spark: SparkSession, config: Config, source: Source, replayed:
         log.info("replay of %s: put in place", source.name)
         swapping.decide(spark, config, source, beside)
         if not exchange.finish(lake := stores.lake(config), source.name):
+            lease.check()  # else it may be done, by who has the source now
             raise LakeChanged(lake.uri(), f"something else wrote {source.name}'s tables, which stay as they were")
         chain.snapshot(spark, config, source)
     side.discard(config, source)

@@ -48,8 +48,9 @@ def held(config: Config, pair: Shadow) -> AbstractContextManager[lease.Lease]:
 
 def check_whole(config: Config, pair: Shadow) -> None:
     """Raises ShadowRefused where an erasure of either source isn't finished: what it takes out might be noted anew."""
+    underway = erasing.underway(stores.lake(config))
     for name in (pair.of, pair.by):
-        if erasing.pending(stores.lake(config), name) is not None:
+        if name in underway:
             problem = f"an erasure of source {name} was begun and isn't finished"
             raise ShadowRefused(pair.of, pair.by, problem, ["its command once more"])
 

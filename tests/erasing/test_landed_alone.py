@@ -54,10 +54,12 @@ def row(pos: int, id_: int, n: str, op: str = "c", table: str = "a") -> dict[str
     return {"before": before, "after": after, "source": source(table, pos), "op": op}
 
 
+def erasure(topic: Topic, table: str, key: str) -> Erasure:
+    return Erasure.of(topic.config, topic.source, f"d.{table}", key, follow=False, told=lambda _: None)
+
+
 def erase(topic: Topic, table: str, key: str) -> dict[str, Any]:
-    return Erasure.of(topic.config, topic.source, f"d.{table}", key, follow=False, told=lambda _: None).erase(
-        topic.spark
-    )
+    return erasure(topic, table, key).erase(topic.spark)
 
 
 def rows(topic: Topic, table: str) -> list[tuple[Any, ...]]:
@@ -135,6 +137,11 @@ def test_one_that_was_decided_too_late(topic: Topic, monkeypatch: pytest.MonkeyP
     assert rows(topic, "a") == [(7, SECRET), (8, "new")]
     [told] = [f.text for f in attention.of_lake(topic.config, [topic.source]) if f.kind == "erasure"]
     assert told.startswith("erasure 1 of a row of d.a was begun and isn't done")
+    monkeypatch.setattr(Erasure, "in_kafka", lambda *_: None)
+    planned = erasure(topic, "a", "7").plan()
+    assert planned["unfinished"] is None and planned["messages"] and planned["tables"], "what --yes does is shown"
+    with pytest.raises(EraseRefused, match="of another key, was begun"):
+        erasure(topic, "a", "8").plan()
     assert erase(topic, "a", "7")["proof"]["left"] == 0
     assert rows(topic, "a") == [(8, "new")]
     lake.put(name, note)  # sent twice

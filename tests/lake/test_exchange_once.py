@@ -234,9 +234,9 @@ class TestNotesOfBefore:
 
     NAME = "_exchanges/s.json"
 
-    def note(self, lake: Store, *found: Exchanged, kind: int | None = None, **more: Any) -> None:
+    def note(self, lake: Store, *found: Exchanged, kind: int | None = None, was: bool = True, **more: Any) -> None:
         told = [{**t._asdict(), "files": [f._asdict() for f in t.files]} for t in found]
-        if kind is None:
+        if kind is None and was:
             for table in told:
                 names = sorted(delta_table.files(lake.at(table["path"]), **table["partition"]))
                 table["was"] = hashlib.sha256("\n".join(names).encode()).hexdigest()
@@ -271,6 +271,21 @@ class TestNotesOfBefore:
         with pytest.raises(LakeChanged, match="was written to since"):
             other_run(lake)
         assert batches(lake) == [1, 2]
+
+    def test_of_versions_that_told_nothing_of_what_was_there_are_kept_until_all_of_it_is_done(
+        self, lake: Store
+    ) -> None:
+        delta_table.append_rows(TABLE.at(lake), [row("s", 7)])
+        first, second = made(lake, TABLE, row("s", 1)), second_row(lake)
+        self.note(lake, first, second, was=False)
+        sink = delta_table.sink(TABLE.at(lake), source="s")
+        commits.replace(sink, delta_table.files(TABLE.at(lake), source="s"), first.files)
+        with pytest.raises(LakeChanged, match="is for the earlier version that noted it"):
+            other_run(lake)
+        assert exchange.noted(lake) == ["s"]
+        commits.replace(delta_table.sink(SECOND.at(lake), **second.partition), [], second.files)
+        other_run(lake, 2)
+        assert (batches(lake), exchange.noted(lake)) == ([1, 2], [])
 
     def test_of_folders_are_for_the_version_that_wrote_them(self, lake: Store) -> None:
         self.note(lake, as_they_are(lake), kind=FOLDERS)

@@ -124,7 +124,7 @@ def test_what_was_begun_is_done_by_the_next_one(store, own, monkeypatch):
 def test_a_note_that_comes_once_more_is_forgotten(store, own):
     """A request for it had been sent twice, and the second one was late."""
     new_tables.create(ERASURES.at(store), ERASURES)
-    told = {"source": "s", "number": 1}
+    told = {"source": "s", "number": 1, "salt": "5a"}
     with lease.held(store, "s", "s", 1.0):
         erasing.decide(store, "s", [without_subject(own)], number=1, row={**told, "stage": "begun"})
         note = store.read("_erasures/s.json")
@@ -138,3 +138,16 @@ def test_a_note_that_comes_once_more_is_forgotten(store, own):
     store.put("_erasures/s.json", note)
     assert next_one(store) is None
     assert of_own(own) == [(1, "subject"), (2, "new")]
+
+
+def test_one_whose_number_another_one_has_taken_is_late_and_not_forgotten(store, own):
+    """Its note was on its way while another process, which saw none, took the source over and erased another key."""
+    new_tables.create(ERASURES.at(store), ERASURES)
+    told = {"source": "s", "number": 1}
+    with lease.held(store, "s", "s", 1.0):
+        erasing.decide(store, "s", [without_subject(own)], number=1, row={**told, "salt": "5a", "stage": "begun"})
+        done = {**told, "salt": "77", "stage": "done"}
+        delta_table.append_rows(ERASURES.at(store), [done], once=erasing.once("s", 1, done=True))
+    assert next_one(store)["stage"] == erasing.LATE
+    assert of_own(own)[0] == (1, "subject")
+    assert (erasing.noted(store), erasing.underway(store), erasing.others(store, "t")) == (["s"], [], [])
