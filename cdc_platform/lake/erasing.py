@@ -141,8 +141,8 @@ def finish(lake: Store, source: str) -> None:
     if note is None or note["stage"] != "decided":
         return
     row, number = note.get("row"), note["number"]
-    taken = bool(row) and commits.done_before(ERASURES.at(lake), *once(source, number, done=True))
-    if taken and _is_done(lake, source, row):
+    taken = row is not None and commits.done_before(ERASURES.at(lake), *once(source, number, done=True))
+    if taken and row and _is_done(lake, source, row):
         return done(lake, source)  # a request that came late has brought the note back
     if taken or not _in_time(lake, note):
         log.warning("source %s: erasure %s isn't done: others wrote to its files before it was decided", source, number)
