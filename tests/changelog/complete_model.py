@@ -14,7 +14,7 @@ from cdc_platform.changelog import watermarks as marks
 from cdc_platform.config import Config
 from cdc_platform.lake import stores, watermarks
 from cdc_platform.lake.watermarks import PARTITION, SOURCE, Complete, Where, published
-from cdc_platform.snapshots.cuts import complete
+from cdc_platform.snapshots.cuts import claims, complete
 from cdc_platform.snapshots.cuts import marks as now
 from cdc_platform.snapshots.cuts.holds import Hold, Missing, first
 from cdc_platform.tables import WATERMARKS, Name
@@ -209,9 +209,8 @@ class Lake:
                 (complete.holds, "missing", lambda *_: self.missing()),
                 (marks, "partitions", self.marks),
                 (watermarks, "partitions", self.marks),
-                (watermarks, "reached", self.reached),
                 (watermarks, "complete", self.complete),
-                (watermarks, "earlier", self.earlier),
+                (claims, "Past", lambda *_: self),
             ):
                 stack.enter_context(mock.patch.object(where, name, value))
             yield
@@ -239,8 +238,8 @@ class Lake:
     def marks(self, *_: Any, before: int | None = None, until: datetime | None = None) -> dict[Any, Any]:
         return {(r["topic"], r["partition"]): r for r in self._newest(PARTITION, before, until)}
 
-    def reached(self, _path: Any, _source: str, topic: str, partition: int, offset: int) -> datetime | None:
-        mine = [r for r in self.rows if r["scope"] == PARTITION and (r["topic"], r["partition"]) == (topic, partition)]
+    def reached(self, where: Where, offset: int) -> datetime | None:
+        mine = [r for r in self.rows if r["scope"] == PARTITION and (r["topic"], r["partition"]) == where]
         times = [r["source_time"] for r in mine if r["offset"] < offset and r["source_time"]]
         return max(times, default=None)
 
@@ -248,7 +247,7 @@ class Lake:
         rows = self._newest(SOURCE, None, None)
         return published(rows[0]) if rows else None
 
-    def earlier(self, _path: Any, _source: str, number: int, name: Name | None, held: Any) -> Iterator[Complete]:
+    def earlier(self, number: int, name: Name | None, held: Any) -> Iterator[Complete]:
         told = [published(r) for r in self.rows if r["scope"] == SOURCE and r["batch"] < number]
         standing = [(at, p.number, p) for p in told if p.stands(name, held) and (at := p.of(name))]
         yield from (p for *_, p in sorted(standing, reverse=True))
