@@ -7,8 +7,6 @@ overwrites another's.
 """
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -38,12 +36,6 @@ _MERGED_AT_ONCE, _SPILL_BYTES = 100_000, 256 << 20
 
 _READS = {"datafusion.execution.parquet.metadata_size_hint": str(1 << 16)}
 """A small file's footer is read with one request, not with two."""
-_REMEMBERED, _REMEMBERED_ROWS = 128, 20_000
-"""Answers, and rows of all of them: one that tells of each table of a source may have a thousand."""
-_LONGEST_REMEMBERED = 5000
-_answers: "OrderedDict[tuple[Any, ...], list[dict[str, Any]]]" = OrderedDict()
-"""(SQL, tables as they were) → answer."""
-_answers_lock = threading.Lock()
 
 
 def exists(path: Store) -> bool:
@@ -207,30 +199,12 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
         builder = builder.register(name, table)  # as it is now
         state.append((name, path, identity))
         copied.append(copy)
-    if (known := _remembered(asked := (sql, *state))) is not None:
+    if (known := answers.known(asked := (sql, *state))) is not None:
         return known
     asked_now = builder.execute(sql.format(**{name: name for name in paths}))
     found = answers.rows(answers.table(asked_now.read_all()))
-    _remember(asked, found)
+    answers.remember(asked, found)
     return found
-
-
-def _remembered(asked: tuple[Any, ...]) -> list[dict[str, Any]] | None:
-    with _answers_lock:
-        if (known := _answers.get(asked)) is None:
-            return None
-        _answers.move_to_end(asked)
-    return [dict(row) for row in known]
-
-
-def _remember(asked: tuple[Any, ...], found: list[dict[str, Any]]) -> None:
-    if len(found) > _LONGEST_REMEMBERED:
-        return
-    with _answers_lock:
-        _answers[asked] = [dict(row) for row in found]
-        rows = sum(map(len, _answers.values()))
-        while len(_answers) > _REMEMBERED or rows > _REMEMBERED_ROWS:
-            rows -= len(_answers.popitem(last=False)[1])
 
 
 def _readable(path: Store, *, copy: bool = True) -> "tuple[DeltaTable, Any, copies.Copy | None]":

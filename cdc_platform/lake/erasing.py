@@ -227,15 +227,15 @@ def _take_out(path: Store, table: Rewritten) -> None:
 def named(path: Store) -> dict[str, Action]:
     """Every data file that a commit of the log that is there adds, by its path in the table, and what it adds. Raises
     LakeChanged where commits from the first on are missing."""
-    names = rewritten_logs.commits(path)
-    if [int(name[:20]) for name in names] != list(range(len(names))):
+    there = sorted(path.commits(0))
+    if there != list(range(len(there))):
         raise LakeChanged(path.uri(), "commits are gone from its log, so that not all of its old files are known")
-    return _added(path, names)
+    return _added(path, there)
 
 
-def _added(path: Store, commits_: Iterable[str]) -> dict[str, Action]:
+def _added(path: Store, versions: Iterable[int]) -> dict[str, Action]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda name: [a["add"] for a in rewritten_logs.lines(path, name) if "add" in a], commits_)
+        found = pool.map(lambda n: [a["add"] for a in rewritten_logs.actions(path, n) if "add" in a], sorted(versions))
         return {unquote(add["path"]): add for adds in found for add in adds}
 
 
@@ -258,7 +258,7 @@ def unneeded(path: Store, table: Rewritten) -> list[str]:
     under = tuple(f"{n}={v}/" for n, v in table.partition.items())
     found = [p for p in path.below("") if not p.startswith("_delta_log/") and (not under or p.startswith(under))]
     if table.versions and under:
-        known = {*_added(path, rewritten_logs.commits(path)), *table.files}
+        known = {*_added(path, path.commits(0)), *table.files}
         found = [p for p in found if p in known]
     return [p for p in found if p not in keep and p not in vectors]
 

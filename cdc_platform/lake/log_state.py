@@ -86,9 +86,7 @@ def commit(path: Store, version: int, lines: list[Action]) -> bool:
     if not path.put_new(commit_name(version), log_files.encoded(lines)):
         look_again(path)
         return False
-    with _lock:
-        if (state := _kept.get(path)) is not None:
-            _kept.move_to_end(path)
+    state = _known(path)
     if state is not None:
         with state.lock:
             if state.version == version - 1:
@@ -106,9 +104,7 @@ def made(path: Store, lines: list[Action]) -> None:
 
 def look_again(path: Store) -> None:
     """There may be a commit that isn't known here: whoever asks next looks at the log."""
-    with _lock:
-        if (state := _kept.get(path)) is not None:
-            _kept.move_to_end(path)
+    state = _known(path)
     if state is not None:
         state.looked_at = -math.inf
 
@@ -224,9 +220,7 @@ _lock = threading.Lock()
 
 def _state(path: Store, *, files: bool = False, look: bool = True) -> _State | None:
     """What is known of a table, brought up to date. None: there is none."""
-    with _lock:
-        if (state := _kept.get(path)) is not None:
-            _kept.move_to_end(path)
+    state = _known(path)
     if state is not None and (state.adds is not None or not files):
         with state.lock:
             if not look or state.is_looked_at() or state.newest():
@@ -236,6 +230,13 @@ def _state(path: Store, *, files: bool = False, look: bool = True) -> _State | N
         return None
     _keep(state)
     return state
+
+
+def _known(path: Store) -> _State | None:
+    with _lock:
+        if (state := _kept.get(path)) is not None:
+            _kept.move_to_end(path)
+        return state
 
 
 def _keep(state: _State) -> None:

@@ -4,16 +4,15 @@ values of files that are gone. No Spark here."""
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 
-import msgspec
-
 from cdc_platform.lake import handles, lease, log_files
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.log_files import Action
-from cdc_platform.lake.store import COMMIT, Store
+from cdc_platform.lake.store import COMMIT, Store, commit_name
 
 _AT_ONCE = 16
 _KINDS = ("add", "remove")
@@ -28,38 +27,34 @@ class _Anew(NamedTuple):
     keep: frozenset[str] | None
 
 
-def commits(path: Store) -> list[str]:
-    """Names of the commits that are there."""
-    return [name for name, _ in path.names("_delta_log") if COMMIT.fullmatch(name)]
-
-
-def lines(path: Store, name: str) -> list[Action]:
-    """Actions of one."""
-    data = path.read(f"_delta_log/{name}") or b""
-    return [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
+def actions(path: Store, version: int) -> list[Action]:
+    """Of a commit; none where upkeep has removed it."""
+    with suppress(FileNotFoundError):
+        return list(log_files.actions(path, version))
+    return []
 
 
 def rewrite(path: Store, partition: Mapping[str, str], new: Mapping[str, Written], keep: frozenset[str] | None) -> None:
     """In each commit that is there, of actions of a partition (column → value): names files in place of others (`new`:
     path in the table → file), and takes out the lowest and highest values of files that aren't to be kept (None: all
     are). The newest version has the new files already."""
-    anew, names = _Anew(partition, new, keep), commits(path)
+    anew, versions = _Anew(partition, new, keep), path.commits(0)
     # A new file is taken out before it is named: else who reads in the midst finds it beside what took its place.
     passes = [("remove",), ("add",)] if new else [_KINDS]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for kinds in passes:
-            list(pool.map(partial(_rewrite_commit, path, anew, kinds), names))
+            list(pool.map(partial(_rewrite_commit, path, anew, kinds), versions))
 
 
-def _rewrite_commit(path: Store, anew: _Anew, kinds: tuple[str, ...], name: str) -> None:
-    before = lines(path, name)
+def _rewrite_commit(path: Store, anew: _Anew, kinds: tuple[str, ...], version: int) -> None:
+    before = actions(path, version)
     there = {unquote(told["path"]) for action in before for kind in _KINDS if (told := action.get(kind))}
     after = [one for action in before for one in _rewritten(action, anew, kinds, there)]
     if after == before:
         return
     lease.check()
-    path.put(f"_delta_log/{name}", log_files.encoded(after))
-    path.remove([f"_delta_log/.{name}.crc"])  # of Hadoop's, which would find the commit to be damaged
+    path.put(commit_name(version), log_files.encoded(after))
+    path.remove([f"_delta_log/.{version:020d}.json.crc"])  # of Hadoop's, which would find the commit to be damaged
 
 
 def _rewritten(action: Action, anew: _Anew, kinds: tuple[str, ...], there: set[str]) -> list[Action]:

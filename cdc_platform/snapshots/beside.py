@@ -34,8 +34,6 @@ from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import BESIDE_STATE, CHANGELOG, CHECKPOINT, Name, Table
 
-_AT_ONCE = 16
-"""Tables that are looked at side by side: each round looks at all of them."""
 log, progress = logging.getLogger(__name__), logging.getLogger("cdc_platform.run")
 
 
@@ -98,7 +96,7 @@ class _Keeper:
         states = noted.States(self.config, self.source, self.kind.name)
         before = states.in_state(noted.KEPT)
         there = sorted(wanted & before)
-        fit = delta_sql.run_parallel([partial(self._fits, n) for n in there], _AT_ONCE)
+        fit = delta_sql.ask_parallel(stores.lake(self.config), [partial(self._fits, n) for n in there])
         going_on = {n for n, fits in zip(there, fit, strict=True) if fits}
         # What isn't kept any more is noted before batches pass that it will lack, what is new when it is whole.
         states.note(

@@ -144,7 +144,10 @@ def test_one_that_was_decided_too_late(topic: Topic, monkeypatch: pytest.MonkeyP
         erasure(topic, "a", "8").plan()
     assert erase(topic, "a", "7")["proof"]["left"] == 0
     assert rows(topic, "a") == [(8, "new")]
-    lake.put(name, note)  # sent twice
+    lake.put(name, note)  # sent twice; the one that is done has its number
+    with source_lock(topic.config, topic.source):
+        pass
+    assert "erasure" in [f.kind for f in attention.of_lake(topic.config, [topic.source])]
     with pytest.raises(EraseRefused, match="it is gone already: erasure 1 did it"):
         erase(topic, "a", "7")
     assert erasing.noted(lake) == []

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdc_platform.lake import copies, delta_table, handles
+from cdc_platform.lake import answers, copies, delta_table, handles
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import TABLE_STATE
 
@@ -101,7 +101,7 @@ def test_a_long_lived_copy_starts_again_and_leaves_nothing_behind(path, monkeypa
     [folder] = tmp_path.iterdir()
     assert folder.stat().st_mode & 0o077 == 0, "nobody else reads it"
     handles.forget(path)
-    delta_table._answers.clear()
+    answers._remembered.clear()
     assert list(tmp_path.iterdir()) == []
 
 

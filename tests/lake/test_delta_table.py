@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from cdc_platform import tables
-from cdc_platform.lake import delta_table, looks
+from cdc_platform.lake import answers, delta_table, looks
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import SourceTable
@@ -93,15 +93,15 @@ def test_compaction_removes_what_no_version_needs_and_no_file_that_is_being_writ
 
 def test_what_is_asked_of_each_of_many_tables_is_asked_once(tmp_path, monkeypatch):
     path, answered = store_at(tmp_path / "t"), []
-    rows = delta_table.answers.rows
-    monkeypatch.setattr(delta_table.answers, "rows", lambda table: answered.append(1) or rows(table))
+    rows = answers.rows
+    monkeypatch.setattr(answers, "rows", lambda table: answered.append(1) or rows(table))
     write_deltalake(path.uri(), pa.table({"n": pa.array(range(800), pa.int64())}))
     asked = [delta_table.ask("SELECT n FROM {t} ORDER BY n", t=path) for _ in range(3)]
     assert asked == [[{"n": n} for n in range(800)]] * 3
     assert len(answered) == 1
     for m in range(40):  # others that are as long don't take memory for ever
         delta_table.ask(f"SELECT n + {m} AS n FROM {{t}}", t=path)
-    assert sum(map(len, delta_table._answers.values())) <= delta_table._REMEMBERED_ROWS
+    assert sum(map(len, answers._remembered.values())) <= answers._MOST_ROWS
     delta_table.append_rows(path, [{"n": -1}])
     assert delta_table.ask("SELECT n FROM {t} ORDER BY n", t=path)[0] == {"n": -1}
 

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -124,27 +125,38 @@ def test_a_connect_server_that_does_not_answer_is_told_at_once(tmp_path: Path) -
     assert "onnection refused" in run.stderr
 
 
-@pytest.mark.thorough
-@pytest.mark.spark
-def test_a_connect_server_that_dies_ends_the_run(tmp_path: Path) -> None:
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], connect.Server]]:
+    """A Connect server for a lake in a folder, which answers."""
     source = {"name": "s", "format": "debezium", "topics": ["t"]}
-    config = parse_config({"lake": str(tmp_path), "spark": {"master": "local[1]"}, "sources": [source]}, tmp_path / "c")
-    process, server = connect.launch(config, tmp_path / "connect.log")
+    config = parse_config({"lake": str(folder), "spark": {"master": "local[1]"}, "sources": [source]}, folder / "c")
+    process, server = connect.launch(config, folder / "connect.log")
     try:
         deadline = time.monotonic() + 120
         while not connect.answers(server.port):
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        program = [sys.executable, "-c", _REMOTE, str(tmp_path), server.remote, str(process.pid)]
-        run = subprocess.run(
-            program, check=False, capture_output=True, text=True, timeout=90, env={**os.environ, **server.env}
-        )
-        assert process.wait(10) == -9  # it was there to be killed
-        assert run.returncode == 1
-        assert "UNAVAILABLE" in run.stderr
+        yield process, server
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
+
+
+def opened(folder: Path, server: connect.Server, *more: str) -> subprocess.CompletedProcess[str]:
+    """A process that opens a session there."""
+    program = [sys.executable, "-c", _REMOTE, str(folder), server.remote, *more]
+    env = {**os.environ, **server.env}
+    return subprocess.run(program, check=False, capture_output=True, text=True, timeout=90, env=env)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_a_connect_server_that_dies_ends_the_run(tmp_path: Path) -> None:
+    with served(tmp_path) as (process, server):
+        run = opened(tmp_path, server, str(process.pid))
+        assert process.wait(10) == -9  # it was there to be killed
+        assert run.returncode == 1
+        assert "UNAVAILABLE" in run.stderr
 
 
 class Server:
@@ -174,23 +186,10 @@ def test_a_connect_server_that_commits_without_the_lease_is_refused(store: Kind,
 def test_a_connect_server_without_the_log_store_is_told_what_mends_it(tmp_path: Path, monkeypatch) -> None:
     """One that was started with Delta's jars, extension and catalog only."""
     monkeypatch.setitem(_STORES, "folder", {})
-    source = {"name": "s", "format": "debezium", "topics": ["t"]}
-    config = parse_config({"lake": str(tmp_path), "spark": {"master": "local[1]"}, "sources": [source]}, tmp_path / "c")
-    process, server = connect.launch(config, tmp_path / "connect.log")
-    try:
-        deadline = time.monotonic() + 120
-        while not connect.answers(server.port):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        program = [sys.executable, "-c", _REMOTE, str(tmp_path), server.remote]
-        run = subprocess.run(
-            program, check=False, capture_output=True, text=True, timeout=90, env={**os.environ, **server.env}
-        )
+    with served(tmp_path) as (_, server):
+        run = opened(tmp_path, server)
         assert run.returncode == 1
         assert "spark.delta.logStore.file.impl=cdc_platform.LogStore" in run.stderr
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
 
 
 _LONG_ROWS = """
