@@ -61,6 +61,7 @@ TELLING = {
     "DDL without a place": ("canal", event("ddl", 3), True),
     "a row of Debezium": ("debezium", row(3), True),
     "a row of Debezium for another database": ("debezium", row(3, **UNPLACED), True),
+    "a row of TiCDC as Debezium's": ("debezium", row(3, **UNPLACED, info=[("unordered", "")]), False),
     "a row of dtle, by its own clock": ("debezium", row(3, lineage="dtle:job"), False),
     "a commit": ("canal", event("commit", 3), True),
     "canal's own heartbeat": ("canal", event("heartbeat", 3), False),

@@ -58,6 +58,14 @@ def test_a_payload_may_stand_in_a_wrapper_without_schema():
     assert (event["kind"], event["key"], "binlog_pos" in event) == ("row", {"id": "1"}, False)
 
 
+def test_rows_of_ticdc_do_not_keep_the_logs_order():
+    """Its sorters send each table by itself, in any order among each other."""
+    rows = [row(after={"id": 1}), row(after={"id": 2})]
+    rows[0]["source"] = {**rows[0]["source"], "connector": "TiCDC"}
+    [one, _, two] = readable(decode(messages([("t", b'{"id":1}', text(r)) for r in rows]), DebeziumOptions()))
+    assert (one["info"], two.get("info")) == ({"unordered": ""}, None)
+
+
 def row(op: Any = "c", after=None, before=None, **payload):
     source = {
         "connector": "mysql",

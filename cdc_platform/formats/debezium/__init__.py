@@ -16,6 +16,8 @@ zone (`dtle_time_zone`), base64 TEXT and JSON (`dtle_text_base64`), snapshot yea
 (-2.00 reads as 0.56), DATETIME digits below ms, TIMESTAMP fractions, zero DATE and DATETIME (1970-01-01),
 trailing zeros of BINARY(n), ENUM labels holding commas or quotes (the type text, not the values). dtle's
 source time is its own clock.
+
+TiCDC's rows don't keep the order of the source's log: they are marked so, and tell no time.
 """
 
 from contextlib import suppress

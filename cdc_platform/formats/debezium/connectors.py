@@ -49,6 +49,12 @@ def database_of(source: dict[str, Any]) -> Database:
     return _DATABASES.get(connector.lower() if type(connector) is str else None, "mysql")
 
 
+def is_ticdc(source: dict[str, Any]) -> bool:
+    """Whether TiCDC wrote a `source` block. It sends tables side by side, so not in the order of commits."""
+    connector = source.get("connector")
+    return type(connector) is str and connector.lower() == "ticdc"
+
+
 def check_connector(source: dict[str, Any]) -> None:
     """Raises ValueError for a row of a database whose rows aren't read: its types and names would pass for MySQL's."""
     connector, schema = source.get("connector"), source.get("schema")

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats import collect
-from cdc_platform.formats.contract import LOAD, LOAD_END
-from cdc_platform.formats.debezium.connectors import Database, place_in_log
+from cdc_platform.formats.contract import LOAD, LOAD_END, UNORDERED
+from cdc_platform.formats.debezium.connectors import Database, is_ticdc, place_in_log
 from cdc_platform.formats.events import BadColumn, columns_json, file_number, row_batch, schema_version, told_apart
 from cdc_platform.formats.kafka_connect.types import Column
 from cdc_platform.formats.table_schemas.places import Place
@@ -130,6 +130,8 @@ def row_changes(messages: pa.RecordBatch, table: Table, rows: Changes) -> pa.Rec
     }
     if table.rekeyed:  # a change of Kafka's key is a delete and an insert of one row, at one position
         columns["event_no"] = [int(op == "insert") for op in rows.op]
+    if any(map(is_ticdc, rows.source)):
+        columns["info"] = [[(UNORDERED, "")] if is_ticdc(s) else None for s in rows.source]
     return row_batch(messages, rows.at, columns)
 
 
