@@ -80,8 +80,9 @@ def test_a_checkpoint_per_transaction_is_no_heartbeat(feed, tick, name, info):
 
 
 @pytest.mark.broker
-def test_watermarks_are_heartbeats_of_the_same_kind_as_gtid_entries(feed, tick):
-    config = feed("canal_json")
+@pytest.mark.parametrize("name", ["canal_json", "debezium"])
+def test_watermarks_are_heartbeats_of_the_same_kind_as_gtid_entries(feed, tick, name):
+    config = feed(name)
     last = NOW - timedelta(minutes=10)
     control(config, NAME, "checkpoint", every(1, last), type="TIDB_WATERMARK")
     record(config, last)

@@ -13,12 +13,14 @@ from cdc_platform import tables
 from cdc_platform.changelog import watermarks
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
 from cdc_platform.formats.events import event_batch
 from cdc_platform.lake import new_tables, stores
 from cdc_platform.lake.past import Past
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import partitions
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
+from tests.formats.json_fixtures import load
 from tests.properties import examples
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -74,6 +76,7 @@ TELLING = {
     "a row of Flink": ("canal_json", row(3, **UNPLACED, info=[("unordered", "")]), False),
     "a row of TiCDC": ("canal_json", row(3, **NUMBERED), False),
     "a watermark of TiCDC": ("canal_json", event("checkpoint", 3), True),
+    "a watermark of TiCDC as Debezium's": ("debezium", event("checkpoint", 3), True),
     "a row of DataWorks": ("dataworks", row(3, **NUMBERED), False),
     "a heartbeat of DataWorks": ("dataworks", event("heartbeat", 3), True),
 }
@@ -83,6 +86,17 @@ TELLING = {
 def test_what_tells_how_far_the_log_has_come(name: str):
     format, one, tells = TELLING[name]
     assert watermarks.told(source(format), statistics(one)) == ({T: ms(3)} if tells else {})
+
+
+@pytest.mark.parametrize(("taken", "told"), [(1, None), (2, 2), (3, 2), (4, 9), (5, 9)])
+def test_of_ticdc_its_watermarks_alone_tell_a_time(taken: int, told: int | None):
+    """Rows of two tables, the later one first, with watermarks among them, as its protocol debezium has them."""
+    messages, options = load("debezium", "ticdc")
+    summary = Summary()
+    summary.add(FORMATS["debezium"].decode(messages.slice(0, taken), options))
+    time = datetime(2025, 12, 5, tzinfo=UTC) + timedelta(seconds=told or 0)
+    found = watermarks.told(source("debezium"), [summary.told()])
+    assert found == ({("shop", 0): round(time.timestamp() * 1000)} if told else {})
 
 
 @dataclass(frozen=True)

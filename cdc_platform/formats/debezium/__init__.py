@@ -17,7 +17,7 @@ zone (`dtle_time_zone`), base64 TEXT and JSON (`dtle_text_base64`), snapshot yea
 trailing zeros of BINARY(n), ENUM labels holding commas or quotes (the type text, not the values). dtle's
 source time is its own clock.
 
-TiCDC's rows don't keep the order of the source's log: they are marked so, and tell no time.
+TiCDC's rows don't keep the order of the source's log: they are marked so, and tell no time; its watermarks do.
 """
 
 from contextlib import suppress
@@ -28,7 +28,7 @@ import pyarrow as pa
 from cdc_platform.formats.collect import Collector, Converted
 from cdc_platform.formats.contract import Beat, Context, Format, Limit, Liveness
 from cdc_platform.formats.debezium.connectors import check_connector, database_of, schema_of
-from cdc_platform.formats.debezium.control import control_events
+from cdc_platform.formats.debezium.control import WATERMARK, control_events, message_event
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, load_of, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Changes, Row, Table, place_of_row, row_changes
@@ -115,7 +115,7 @@ class _Collector(Collector[Group, Changes, Table]):
     def _row(self, at: int, schema: Schema | None, payload: dict) -> None:
         op = payload["op"]
         if op == "m":
-            self.rare.append((at, {"kind": "skip", "reason": "logical decoding message (op m)"}))
+            self.rare.append((at, message_event(payload)))
             return
         source = _source(op, payload, self.options)
         before, after = _images(op, payload)
@@ -287,10 +287,10 @@ FORMAT = Format(
     options=DebeziumOptions,
     decode=decode,
     # heartbeats, and where the database tells no time transactions, are stamped by the connector
-    log_times=frozenset({"row"}),
+    log_times=frozenset({"row", "checkpoint"}),
     capture_clocks=("dtle:",),
     log_positions=True,
-    beats=(Beat("heartbeat"),),
+    beats=(Beat("heartbeat"), Beat("checkpoint", WATERMARK)),
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),
     part=None,
     context=Context(build=build, marker='ddl"'),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from cdc_platform.formats.debezium.connectors import database_of
+from cdc_platform.formats.debezium.connectors import database_of, is_ticdc
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import Event, OfTable, columns_json, error_event, of_table, schema_version
 from cdc_platform.formats.table_schemas import table_changes
@@ -15,6 +15,8 @@ _HEARTBEAT_SCHEMA = "Heartbeat"  # io.debezium.connector.common.Heartbeat, in ol
 _DTLE_DDL_TOPIC = "schema-changes."  # dtle's default SchemaChangeTopic is this and its job's Topic
 _SIGNAL = {"id", "type", "data"}
 _NOTIFICATION = {"id", "aggregate_type", "type"}
+WATERMARK = "TIDB_WATERMARK"
+"""Type of TiCDC's checkpoints in `info`, as its canal-json calls them."""
 _STATUS = {"BEGIN": "begin", "END": "commit"}
 
 
@@ -25,6 +27,16 @@ def control_events(payload: dict, topic: str, schema_name: str | None) -> list[E
         if matches(payload, topic, schema_name):
             return build(payload, topic)
     return None
+
+
+def message_event(payload: dict) -> Event:
+    """A message of op m, without wire address: a checkpoint of TiCDC (`enable-tidb-extension`), which has sent all that
+    was committed up to `source.commit_ts` by then, or a logical decoding message of PostgreSQL. Raises ValueError."""
+    source = payload.get("source")
+    if type(source) is not dict or not is_ticdc(source):
+        return {"kind": "skip", "reason": "logical decoding message (op m)"}
+    info = _info({"type": WATERMARK, "watermark_ts": integer(source.get("commit_ts"), "source.commit_ts")})
+    return {"kind": "checkpoint", "source_time": source_time(source), "info": info}
 
 
 def _is_heartbeat(payload: dict, topic: str, schema_name: str | None) -> bool:
