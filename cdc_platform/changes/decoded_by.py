@@ -14,9 +14,10 @@ def decoded_by(told: str) -> str:
     return hashlib.blake2b(f"{_CODE} {told}".encode(), digest_size=16).hexdigest()
 
 
-def _code() -> str:
+def code(*more: str) -> str:
+    """Digest of the code of the decoders, and of more packages, as their files are now."""
     found = hashlib.blake2b(digest_size=16)
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *more):
         for path, file in sorted(_files(package, files(package))):
             found.update(f"{path}\0{hashlib.sha256(file).hexdigest()}\0".encode())
     return found.hexdigest()
@@ -30,5 +31,5 @@ def _files(path: str, folder: Traversable) -> Iterator[tuple[str, bytes]]:
             yield from _files(f"{path}/{each.name}", each)
 
 
-_CODE = _code()
+_CODE = code()
 """Now, with the code: an upgrade in place isn't to be taken for what a worker of before has loaded."""

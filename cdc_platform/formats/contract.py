@@ -151,7 +151,7 @@ class Format:
     """A wire format is a value: the registry, the assets, the command line and the docs read it."""
 
     name: str
-    version: str  # stamped on every changelog row
+    version: str  # stamped on every changelog row; raised when what bytes decode to changes (scripts/decoders.py)
     summary: str  # one line for docs and the UI
     options: type[FormatOptions]
     decode: Callable[..., pa.RecordBatch]  # (MESSAGE batch, options[, context]) → EVENT batch

@@ -2,8 +2,8 @@
 what was landed there.
 
 `_replays/<source>/replay.json` says which of the numbered lakes beside it is at work, and of what: with other options,
-another decoder or other rules a replay begins again in the next one, whose paths nobody has used before. The same
-replay, interrupted or done, goes on from its checkpoints.
+other code or other rules a replay begins again in the next one, whose paths nobody has used before. The same replay,
+interrupted or done, goes on from its checkpoints.
 """
 
 import json
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from cdc_platform import __version__
-from cdc_platform.changes import in_force
+from cdc_platform.changes import decoded_by, in_force
 from cdc_platform.config import Config, Source
 from cdc_platform.config.replay import Replay, Start
 from cdc_platform.formats import FORMATS
@@ -22,6 +22,8 @@ from cdc_platform.replay.present import Present
 FOLDER = "_replays"
 RECORD = "replay.json"
 _WAIT_S = 5.0
+_CODE = decoded_by.code("cdc_platform.changelog", "cdc_platform.snapshots")
+"""What makes a side lake's rows, as this process has loaded it: a checkout is changed without a new version."""
 
 
 def held(config: Config, source: Source) -> AbstractContextManager[lease.Lease]:
@@ -70,6 +72,7 @@ def _of(source: Source, present: Present) -> dict[str, Any]:
     """What a replay's rows follow from."""
     return {
         "platform": __version__,
+        "code": _CODE,
         "decoder": FORMATS[source.format].version,
         "options": in_force.values(source),
         "tables": source.tables.model_dump(mode="json"),

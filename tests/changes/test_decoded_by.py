@@ -20,12 +20,12 @@ def package(tmp_path, monkeypatch):
 
 
 def test_other_code_is_another_decoder(package):
-    before = by._code()
+    before = by.code()
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "types.pyc").write_bytes(b"made from it")
-    assert by._code() == before
+    assert by.code() == before
     (package / "inner" / "types.py").write_text("READ = 'int', 'vector'\n")
-    assert by._code() != before
+    assert by.code() != before
 
 
 def test_an_upgrade_beside_a_process_is_not_what_it_has_loaded(package):

@@ -231,7 +231,7 @@ def test_the_last_writer_of_each_cell(cli: Any) -> None:
     assert (code, told["here"], told["others"]) == (0, True, 1)
     assert {c["column"]: c["value"] for c in told["cells"]} == {"id": "1", "a": "2", "b": MARKUP}
     [change] = told["changes"]
-    assert (change["address"], change["op"], change["decoder_version"]) == (offset(14), "update", "1")
+    assert (change["address"], change["op"], change["decoder_version"]) == (offset(14), "update", "2")
     said = "UPDATE `shop`.`t` SET `id` = 1, `a` = 2, `b` = _utf8mb4 X'6127625C1B5B324A' WHERE `id` = 1;"
     assert change["sql"] == said
     told = cli("explain", "s", "shop.t", "1", "--all", "--column", "a")[1]

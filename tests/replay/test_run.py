@@ -11,7 +11,7 @@ import pytest
 from cdc_platform import certificate, chain, tables
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
-from cdc_platform.formats import FORMATS
+from cdc_platform.formats.debezium import FORMAT
 from cdc_platform.lake import commits, comparisons, exchange, stores, watermarks
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
@@ -175,7 +175,7 @@ def test_why_cells_differ_and_a_replay_goes_on_where_it_was_killed(
     topic.land(row(10, 1, "1.50"), row(20, 2, "2"), row(30, 3, "3.00"))
     topic.catch_up()
     types = {"columns": {"d.t": {"id": "int", "n": "decimal(6,2)"}}}
-    monkeypatch.setattr("cdc_platform.formats.debezium.FORMAT", replace(FORMATS["debezium"], version="2"))
+    monkeypatch.setattr("cdc_platform.formats.debezium.FORMAT", replace(FORMAT, version="next"))
     before = in_use(topic)
     for stage in ("decode", "unify", "snapshot"):
         with monkeypatch.context() as killed:
@@ -184,14 +184,14 @@ def test_why_cells_differ_and_a_replay_goes_on_where_it_was_killed(
                 asked("replay", "s", "--options", json.dumps(types))
     code, found = asked("replay", "s", "--options", json.dumps(types), "--samples", "1")
     assert (code, found["path"].rpartition("/")[2]) == (1, "1")
-    assert found["decoders"] == {"in_use": [{"decoder_version": "1", "changes": 3}], "replay": "2"}
+    assert found["decoders"] == {"in_use": [{"decoder_version": FORMAT.version, "changes": 3}], "replay": "next"}
     [table] = found["tables"]
     assert (table["differing"], len(table["samples"])) == (1, 1)
     assert {"column": "n", "in_use": "string", "replay": "decimal(6,2)"} in table["types"]
     assert table["samples"][0]["cells"] == [{"column": "n", "in_use": "2", "replay": "2.00"}]
     why = [r["reason"] for r in table["reasons"] if r["column"] == "n"]
     assert [w.split(" ")[0] for w in why] == ["decoder", "option", "type"]
-    assert "decoder 1 is 2" in why
+    assert f"decoder {FORMAT.version} is next" in why
     assert in_use(topic) == before
     # with other options it begins again; of one table alone the result is the same
     code, one = asked("replay", "s", "--table", "d.t")

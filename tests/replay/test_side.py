@@ -1,10 +1,12 @@
 """The side lake of a replay: who lost it changes nothing there any more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import pytest
 
+from cdc_platform.changes import decoded_by
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import LeaseLost
 from cdc_platform.lake import stores
@@ -33,3 +35,32 @@ def test_who_lost_the_side_lake_removes_nothing(tmp_path: Path, change: Callable
         mine._renewed -= 40
         change(config, source)
     assert (lake.below("_replays/s"), lake.read("_replays/s/replay.json")) == before
+
+
+def test_other_code_of_the_same_version_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout that was updated between two replays."""
+    told = {"name": "s", "format": "canal", "topics": ["t"]}
+    config = Config.model_validate({"lake": str(tmp_path), "sources": [told]})
+    source = config.source("s")
+    with side.held(config, source):
+        first = side.opened(config, source, PRESENT).lake
+        stores.lake(config).put("_replays/s/1/table/file", b"rows of the code before")
+        assert side.opened(config, source, PRESENT).lake == first
+        monkeypatch.setattr(side, "_CODE", "of the checkout as it is now")
+        assert side.opened(config, source, PRESENT).lake != first
+        assert stores.lake(config).below("_replays/s/1") == []
+
+
+@pytest.mark.parametrize("package", ["formats", "mysql", "changes", "changelog", "snapshots"])
+def test_what_makes_its_rows_is_part_of_what_it_is_known_by(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = decoded_by._files
+
+    def changed(path: str, folder: Traversable) -> Iterator[tuple[str, bytes]]:
+        yield from there(path, folder)
+        if path == f"cdc_platform.{package}":
+            yield f"{path}/one_more.py", b""
+
+    parts = "cdc_platform.changelog", "cdc_platform.snapshots"
+    assert decoded_by.code(*parts) == side._CODE
+    monkeypatch.setattr(decoded_by, "_files", changed)
+    assert decoded_by.code(*parts) != side._CODE

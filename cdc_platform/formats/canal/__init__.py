@@ -34,7 +34,7 @@ def _decode_piece(
 
 FORMAT = Format(
     name="canal",
-    version="1",
+    version="2",
     summary="canal's protobuf (flatMessage=false), also as TiCDC and Volcengine DTS write it",
     options=CanalOptions,
     decode=decode,

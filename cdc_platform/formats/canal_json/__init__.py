@@ -91,7 +91,7 @@ def decode(messages: pa.RecordBatch, options: CanalJsonOptions, states: States |
 
 FORMAT = Format(
     name="canal_json",
-    version="1",
+    version="2",
     summary="canal's FlatMessage JSON, and the canal-json of TiCDC, Tencent DTS, InLong, Flink and others",
     options=CanalJsonOptions,
     decode=decode,

@@ -73,7 +73,7 @@ def decode(messages: pa.RecordBatch, options: DataworksOptions, states: States |
 
 FORMAT = Format(
     name="dataworks",
-    version="1",
+    version="2",
     summary="Alibaba DataWorks' JSON of whole-database synchronization, updates in one record or two",
     options=DataworksOptions,
     decode=decode,

@@ -282,7 +282,7 @@ LIMITS = (
 
 FORMAT = Format(
     name="debezium",
-    version="1",
+    version="2",
     summary="Debezium JSON (MySQL, MariaDB, PostgreSQL, SQL Server) with or without schema, and dtle's flavour of it",
     options=DebeziumOptions,
     decode=decode,

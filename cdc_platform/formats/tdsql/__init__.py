@@ -69,7 +69,7 @@ def decode(messages: pa.RecordBatch, options: TdsqlOptions, states: States | Non
 
 FORMAT = Format(
     name="tdsql",
-    version="1",
+    version="2",
     summary="Tencent TDSQL's and TencentDB for MariaDB's binlog as JSON, rows by column position",
     options=TdsqlOptions,
     decode=decode,

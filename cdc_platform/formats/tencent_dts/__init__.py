@@ -140,7 +140,7 @@ def _decode_piece(batch: pa.RecordBatch, options: Options, schemas: TableSchemas
 
 FORMAT = Format(
     name="tencent_dts",
-    version="1",
+    version="2",
     summary="Tencent DTS data subscription (Kafka edition), protobuf: TencentDB for MySQL, MariaDB, TDSQL",
     options=Options,
     decode=decode,
