@@ -92,10 +92,15 @@ def rebuild(spark: "SparkSession", config: Config, source: Source, *name: str) -
 
 
 def as_of(
-    spark: "SparkSession", config: Config, source: Source, name: "Name", at: "datetime | int | str", to: "Store"
+    spark: "SparkSession",
+    config: Config,
+    source: Source,
+    name: "Name",
+    at: "datetime | int | tuple[int, ...]",
+    to: "Store",
 ) -> "tuple[Name, Outcome]":
-    """One table as it was at a time of the source's clock, behind a transaction (its GTID), or at a cut, made at a
-    place of its own; the lake stays as it is. Returns the table's name then, and what was made. Raises NotReadable,
+    """One table as it was at a time of the source's clock, at a place in its order, or at a cut, made at a place
+    of its own; the lake stays as it is. Returns the table's name then, and what was made. Raises NotReadable,
     TableStopped."""
     from cdc_platform.snapshots.as_of import make
 

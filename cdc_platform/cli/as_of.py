@@ -25,7 +25,8 @@ def command(
         str,
         typer.Argument(
             metavar="TIME|GTID|CUT",
-            help="A time of the source (ISO 8601, else UTC), the last transaction in it, or a cut's number.",
+            help="A time of the source (ISO 8601, else UTC), the last transaction in it, the last of a set of them, "
+            "or a cut's number.",
         ),
     ],
     to: Annotated[str, typer.Option("--to", help="Where the table is made: a folder, or a URI of the lake's store.")],

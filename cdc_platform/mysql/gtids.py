@@ -1,4 +1,4 @@
-"""Sets of GTIDs, as MySQL and MariaDB write them: what several of them have in common.
+"""GTIDs and sets of them, as MySQL and MariaDB write them: what is in them, and what several have in common.
 
 MySQL: `uuid:1-5:8, uuid:1-3`, also with tags (`uuid:tag:1-4`). MariaDB: `0-1-100,1-2-7`, of each domain the last
 transaction: all before it in its domain are in the set, whichever server wrote them. Of two servers' transactions the
@@ -17,6 +17,39 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.IGNORECASE)
 Ranges = list[tuple[int, int]]
 
 
+def numbers(text: str) -> dict[str, Ranges] | None:
+    """UUID (with its tag, if any) or MariaDB's domain → ranges of numbers, of a set or of one GTID; None: it is
+    neither."""
+    text = "".join(text.split())
+    if (positions := _positions(text)) is not None:
+        return {str(domain): [(1, max(of).number)] for domain, of in positions.items()}
+    return _mysql(text)
+
+
+def single(text: str) -> tuple[str, int] | None:
+    """UUID (with its tag) or domain, and number, of what can be one GTID; None: it is a set of several, or none."""
+    if found := _MARIADB.fullmatch(text):
+        return found[1], int(found[3])
+    told = _mysql(text) or {}
+    ends = [(name, *r) for name, ranges in told.items() for r in ranges]
+    return (ends[0][0], ends[0][2]) if len(ends) == 1 and ends[0][1] == ends[0][2] else None
+
+
+def without(one: dict[str, Ranges], other: dict[str, Ranges]) -> dict[str, Ranges]:
+    """What one set has and the other hasn't."""
+    found = {name: _but(ranges, other.get(name, [])) for name, ranges in one.items()}
+    return {name: ranges for name, ranges in found.items() if ranges}
+
+
+def newest_pattern(name: str) -> str:
+    """Regular expression with one group: in a text in small letters the last number under a name of `numbers`."""
+    if "-" not in name:
+        return f"(?:^|[^0-9-]){name}-[0-9]+-([0-9]+)"
+    uuid, _, tag = name.partition(":")
+    tagged = f"(?:[^,]*:)?{tag}:" if tag else ""
+    return f"{uuid}:{tagged}(?:[0-9]+(?:-[0-9]+)?:)*(?:[0-9]+-)?([0-9]+)"
+
+
 def common(sets: Sequence[str]) -> str | None:
     """The GTIDs that are in all of these sets (`""`: none is); None: they can't be compared."""
     texts = ["".join(text.split()) for text in sets]
@@ -31,7 +64,7 @@ def common(sets: Sequence[str]) -> str | None:
     for other in others:
         both = {name: _overlap(ranges, other[name]) for name, ranges in found.items() if name in other}
         found = {name: ranges for name, ranges in both.items() if ranges}
-    return ",".join(f"{name}:{':'.join(map(_shown, ranges))}" for name, ranges in sorted(found.items()))
+    return shown(found)
 
 
 class _Last(NamedTuple):
@@ -89,6 +122,21 @@ def _united(ranges: Ranges) -> Ranges:
 def _overlap(one: Ranges, other: Ranges) -> Ranges:
     both = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
     return [(first, last) for first, last in both if first <= last]
+
+
+def _but(ranges: Ranges, taken: Ranges) -> Ranges:
+    """taken: in order and apart."""
+    left = []
+    for first, last in ranges:
+        edges = [first - 1, *(edge for low, high in taken if low <= last and high >= first for edge in (low, high))]
+        gaps = zip(edges[::2], [*edges[1::2], last + 1], strict=True)
+        left += [(after + 1, before - 1) for after, before in gaps if after + 1 < before]
+    return left
+
+
+def shown(of: dict[str, Ranges]) -> str:
+    """A set as MySQL writes it."""
+    return ",".join(f"{name}:{':'.join(map(_shown, ranges))}" for name, ranges in sorted(of.items()))
 
 
 def _shown(ends: tuple[int, int]) -> str:

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform.config import Config
-from cdc_platform.errors import ConfigError, NotReadable
+from cdc_platform.errors import ConfigError
 from cdc_platform.lake import order_places, queries, stores
+from cdc_platform.reading import transactions
 from cdc_platform.reading.catalog import Cut, find_cut
 from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS
 
@@ -15,11 +16,13 @@ from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The moment that is asked about. time: by the source's clock; cut: of the source; gtid: the end of that
-    transaction, committed at `time` where the feed tells it; whole: that is known to have come. None of them: now."""
+    transaction, or of the last in that set, committed at `time` where the feed tells it, its place in the source's
+    order; whole: that is known to have come. None of them: now."""
 
     time: datetime | None = None
     cut: Cut | None = None
     gtid: str | None = None
+    place: tuple[int, ...] | None = None
     whole: bool = True
 
     @property
@@ -28,22 +31,18 @@ class Moment:
         return self.time is None and self.cut is None and self.gtid is None
 
     @property
-    def point(self) -> datetime | int | str:
-        """The time, the cut's number or the GTID. Raises ValueError: it is now."""
-        found = self.gtid or (self.cut.number if self.cut else self.time)
+    def point(self) -> datetime | int | tuple[int, ...]:
+        """The time, the cut's number or the transaction's place. Raises ValueError: it is now."""
+        found = self.place or (self.cut.number if self.cut else self.time)
         if found is None:
             raise ValueError("now is no point")
         return found
 
 
-_GTID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:[0-9]+|[0-9]+-[0-9]+-[0-9]+"
-"""MySQL's and MariaDB's."""
-
-
 def parse(config: Config, source: str, given: str, asked: str, *, gtids: bool = False) -> Moment:
     """A cut's number, or a time as ISO 8601 has it, in UTC where it names no zone. asked: what the user calls it, for
-    the error; gtids: whether a GTID does, too. Raises ConfigError, NotReadable."""
-    if gtids and re.fullmatch(_GTID, given) and not re.fullmatch(r"\d{4}-\d\d-\d\d", given):
+    the error; gtids: whether a GTID, or a set of them, does, too. Raises ConfigError, NotReadable."""
+    if gtids and transactions.named(given) and not re.fullmatch(r"\d{4}-\d\d-\d\d", given):
         return _transaction(config, source, given)
     if re.fullmatch("[0-9]+", given):
         return Moment(cut=find_cut(stores.lake(config), source, int(given), "any"))
@@ -51,7 +50,7 @@ def parse(config: Config, source: str, given: str, asked: str, *, gtids: bool = 
         return Moment(time=time(given))
     except ValueError:
         valid = ["2026-11-20T12:00:00Z", "2026-11-20 12:00:00+08:00", "the number of a cut (`cdc-platform cut list`)"]
-        valid += ["a GTID"] * gtids
+        valid += ["a GTID", "a set of GTIDs"] * gtids
         raise ConfigError(asked, f"{given!r} is no time and no cut", valid) from None
 
 
@@ -62,24 +61,19 @@ def time(given: str) -> datetime:
 
 
 def _transaction(config: Config, source: str, gtid: str) -> Moment:
-    path, of = CHANGELOG.at(stores.lake(config)), f"source = {queries.text(source)}"
-    mine = f"{of} AND lower(gtid) = {queries.text(gtid.lower())}"
-    rows = queries.query(
-        f"SELECT order_key, max(source_time) OVER () AS at FROM t WHERE {mine} {order_places.newest(_PLACE)} LIMIT 1",
-        t=path,
-    )
-    if not rows:
-        raise NotReadable(source, f"has no change of a transaction {gtid}", ["a GTID of a change in changelog"])
-    [last] = rows
+    last = transactions.end(config, source, gtid)
     ends = queries.query(
-        f"SELECT max(source_time) AS at, count(*) AS n FROM t WHERE {mine} AND kind = 'commit'",
+        f"SELECT max(source_time) AS at, count(*) AS n FROM t WHERE source = {queries.text(source)} "
+        f"AND lower(gtid) = {queries.text(last.gtid.lower())} AND kind = 'commit'",
         t=CONTROL_EVENTS.at(stores.lake(config)),
     )
     [end] = ends or [{"at": None, "n": 0}]
-    behind = f"{of} AND op <> 'read' AND {order_places.behind(last['order_key'], _PLACE)} LIMIT 1"
+    behind = f"source = {queries.text(source)} AND op <> 'read' AND {order_places.behind(last.place, _PLACE)} LIMIT 1"
+    path = CHANGELOG.at(stores.lake(config))
     whole = end["n"] > 0 or bool(queries.query(f"SELECT 1 AS there FROM t WHERE {behind}", t=path))
-    times = [at for at in (last["at"], end["at"]) if at is not None]
-    return Moment(max(times, default=None), gtid=gtid, whole=whole)
+    times = [at for at in (last.time, end["at"]) if at is not None]
+    place = tuple(int(last.place[f]) for f in order_places.FIELDS)
+    return Moment(max(times, default=None), gtid=gtid, place=place, whole=whole and last.passed)
 
 
 _PLACE = ("epoch", "file", "pos", "event", "row")

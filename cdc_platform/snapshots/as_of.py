@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Came, Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import NotReadable
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import stores
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.rebuild import anew
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
-from cdc_platform.snapshots.schema.then import at_cut, at_time, newest, rows_by
+from cdc_platform.snapshots.schema.then import at_cut, at_time, rows_by
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, CUTS, Name
 
@@ -36,16 +36,17 @@ class _Then(NamedTuple):
 
 
 def make(
-    spark: SparkSession, config: Config, source: Source, name: Name, at: datetime | int | str, to: Store
+    spark: SparkSession, config: Config, source: Source, name: Name, at: datetime | int | Order, to: Store
 ) -> tuple[Name, state.Outcome]:
     """One of today's tables as it was, at `to`, where nothing is. at: a time of the source's clock: the log up to the
-    last change of that time or before; a GTID: up to the last change of that transaction; or the number of a cut.
+    last change of that time or before; a place: up to it; or the number of a cut.
     Returns its name then, and what was made. Raises NotReadable where nothing had come by then, TableStopped."""
     history = History(spark, config, source)
     if isinstance(at, int):
         then = _at_cut(config, source, at, history)
     else:
-        then = _at_gtid(config, source, at, history) if isinstance(at, str) else _at_time(config, source, at, history)
+        then = _by_place(at, at) if isinstance(at, tuple) else _at_time(config, source, at, history)
+    label = "that place" if isinstance(at, tuple) else at
     if then is None:
         raise NotReadable(source.name, f"had nothing at {at}", ["a later moment"])
     named = history.full.named_at(name, then.place)
@@ -53,7 +54,7 @@ def make(
     into = Target(source.name, named, to, scratch, source.tables.for_any_reader(*named))
     as_then = history.until(then.place, then.came)
     if not as_then.full.exists(named):
-        raise NotReadable(source.name, f"had no table {'.'.join(named)} at {at}", ["another moment"])
+        raise NotReadable(source.name, f"had no table {'.'.join(named)} at {label}", ["another moment"])
     try:
         return named, anew(spark, config, source, as_then, named, up_to=then.up_to, into=into)
     finally:
@@ -66,15 +67,6 @@ def _at_time(config: Config, source: Source, at: datetime, history: History) -> 
     if rows is None:
         return None
     return _by_place(rows, at_time(rows, at, history.statements) or rows)
-
-
-def _at_gtid(config: Config, source: Source, gtid: str, history: History) -> _Then | None:
-    """Changes up to the last one of a transaction."""
-    rows = newest(CHANGELOG.at(stores.lake(config)), source.name, f"lower(gtid) = {queries.text(gtid.lower())}")
-    if rows is None:
-        return None
-    place = max([rows, *(s["order"] for s in history.statements if (s["gtid"] or "").lower() == gtid.lower())])
-    return _by_place(rows, place)
 
 
 def _by_place(rows: Order, place: Order) -> _Then:

@@ -59,7 +59,12 @@ TABLE = Column("table", STRING, about="table, as the source spells it")
 OP = Column("op", STRING, "insert, update, delete, read, truncate")
 DDL = Column("ddl", STRING, about="the statement")
 INFO = Column("info", TEXTS, about="what else the message says, by name")
-GTID = Column("gtid", STRING, about="GTID of the transaction, if the format provides it")
+GTID = Column(
+    "gtid",
+    STRING,
+    about="GTID of the transaction, if the format provides it; of `canal_json`, and of `canal` without `curtGtid`, the "
+    "set of all that was executed with it",
+)
 BINLOG = (
     Column("binlog_file", STRING, about="binlog file, if the format provides it"),
     Column("binlog_pos", UNSIGNED_BIGINT, about="position in it, if the format provides it"),

@@ -31,7 +31,7 @@ _CHANGE = (
     Column("_cdc_op", STRING, "insert, update, delete, read (initial load), truncate"),
     Column("_cdc_source_time", TIMESTAMP, "commit time of the change at the source; NULL: not told"),
     Column("_cdc_order", ORDER, "order of the change within the source"),
-    Column("_cdc_gtid", STRING, "GTID of the transaction; NULL: not told"),
+    Column("_cdc_gtid", STRING, "GTID of the transaction, or (canal) the set of all executed with it; NULL: not told"),
     Column("_cdc_binlog_file", STRING, "binlog file; NULL: not told"),
     Column("_cdc_binlog_pos", UNSIGNED_BIGINT, "position in it; NULL: not told"),
     Column(ADDRESS, ROW_ADDRESS, "where the change came from: its row in changelog has the same"),
