@@ -138,6 +138,15 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlTopics:
+    """Topics by which no changes come, whatever is still to come. name: regular expression of theirs; kinds: of control
+    events, one of which must have come by it, where the name alone may be that of another topic (empty: it can't)."""
+
+    name: str
+    kinds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class GtidSets:
     """Which control events say the set of all GTIDs so far. name: its key in `info`, or the column `gtid`. with_next:
     kinds of those whose set has the transaction, too, whose rows come behind them."""
@@ -177,6 +186,8 @@ class Format:
     beats: tuple[Beat, ...] = ()
     """What comes at an interval: by its absence a dead feed is told. Not what comes with each transaction, as GTID
     entries do: a source without changes sends none."""
+    control_topics: tuple[ControlTopics, ...] = ()
+    """Topics that a capture keeps for control events alone: a source's changes are complete without them."""
     log_positions: bool = False
     """Whether `binlog_file` and `binlog_pos` of its events are a place in the source's log: TDSQL's number stands for a
     transaction."""

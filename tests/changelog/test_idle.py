@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import checkpoints, stores
@@ -102,3 +104,42 @@ def test_what_an_earlier_version_kept_tells_by_its_times_whether_changes_came(tm
     for n in range(4):
         lake.batch(n, 240 - n * MINUTE, {A: (1000 + n, None), B: (100 + n, None)})
     assert lake.published(NOW - timedelta(seconds=MINUTE)) == (at(103), True)
+
+
+TABLE = ("shop.shop.orders", 0)
+COMES = {
+    "heartbeats": ("__debezium-heartbeat.shop", "control", None, True),
+    "heartbeats, so far none": ("__debezium-heartbeat.shop", None, None, True),
+    "heartbeats under another name": ("pulse.shop", "control", "heartbeat", False),
+    "heartbeats by a topic for all": ("shop", "control", "heartbeat", False),
+    "rows by a topic of heartbeats": ("__debezium-heartbeat.shop", "applied", None, False),
+    "what is no heartbeat there": ("__debezium-heartbeat.shop", "quarantined", None, False),
+    "transactions": ("shop.transaction", "control", "begin", True),
+    "ends of transactions": ("shop.transaction", "control", "commit", True),
+    "a tombstone of a table called transaction": ("shop.shop.transaction", "control", None, False),
+    "rows of a table called transaction": ("shop.shop.transaction", "applied", None, False),
+    "transactions and rows by one topic": ("all.transaction", "applied", "begin", False),
+    "transactions by a topic of another name": ("shop.borders", "control", "begin", False),
+    "statements": ("shop", "applied", None, False),
+    "a table without changes": ("shop.shop.items", None, None, False),
+}
+
+
+@pytest.mark.parametrize("name", COMES)
+def test_topics_that_bring_no_changes_are_not_waited_for(tmp_path: Path, name: str):
+    """Beside a topic that tells all there is: proven by it alone, or the other one is taken for idle."""
+    topic, outcome, kind, proven = COMES[name]
+    feed = source("debezium").model_copy(update={"idle_partition_s": MINUTE})
+    lake = Lake(tmp_path, Config.model_validate({"lake": str(tmp_path), "sources": [feed.model_dump()]}), feed)
+    for where, became in ((TABLE, "applied"), ((topic, 0), outcome)):
+        told = {"source": "s", "batch": 0, "topic": where[0], "partition": 0, "from_offset": 0, "to_offset": 9}
+        rows = (("landing", "landed"), ("changelog", became)) if became else (("landing", "landed"),)
+        count = 10 if became else 0
+        add(tmp_path, tables.OFFSET_LEDGER, *({**told, "records": count, "room": r, "outcome": o} for r, o in rows))
+    add(tmp_path, tables.QUARANTINE, overwrite=True)
+    told = {"source": "s", "topic": topic, "partition": 0, "offset": 0, "kind": kind}
+    add(tmp_path, tables.CONTROL_EVENTS, *([told] if kind else []))
+    came = 0 if outcome in ("applied", "quarantined") else None
+    for batch, ago in enumerate((300, 200, 30)):
+        lake.batch(batch, ago, {TABLE: (batch * 100, batch), (topic, 0): (None, came)})
+    assert lake.published(NOW) == ((at(200), True) if proven else (at(100), False))

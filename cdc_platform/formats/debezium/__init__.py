@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted
-from cdc_platform.formats.contract import Beat, Context, Format, Limit, Liveness
+from cdc_platform.formats.contract import Beat, Context, ControlTopics, Format, Limit, Liveness
 from cdc_platform.formats.debezium.connectors import check_connector, database_of, schema_of
 from cdc_platform.formats.debezium.control import WATERMARK, control_events, message_event
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, load_of, of_message, of_row
@@ -291,6 +291,11 @@ FORMAT = Format(
     capture_clocks=("dtle:",),
     log_positions=True,
     beats=(Beat("heartbeat"), Beat("checkpoint", WATERMARK)),
+    # not that of schema changes: a statement is a change; a table may be called transaction, but has no such events
+    control_topics=(
+        ControlTopics(r"__debezium-heartbeat(\..+)?"),
+        ControlTopics(r".+\.transaction", frozenset({"begin", "commit"})),
+    ),
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),
     part=None,
     context=Context(build=build, marker='ddl"'),

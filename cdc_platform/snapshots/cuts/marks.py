@@ -1,4 +1,5 @@
-"""How far each partition of a source is: the time that it tells, and the offsets that are taken up of it.
+"""How far each partition of a source is by which changes may come: the time that it tells, and the offsets that are
+taken up of it.
 
 A partition to which nothing comes tells no time. Whoever sends the log in its order has sent that partition all that
 is older than what the others told `idle_partition_s` before Kafka was last looked at, unless it failed in between and
@@ -17,6 +18,7 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Where
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.ended import ended, successors
+from cdc_platform.snapshots.cuts import control_topics
 from cdc_platform.tables import LOADED
 
 _SHOWN = 5
@@ -88,8 +90,10 @@ def _named(partitions: list[Where]) -> str:
 def read(config: Config, source: Source, path: Store) -> Marks:
     """As the changelog and the ledger tell it. path: of WATERMARKS."""
     over = ended(config, source)
-    found = watermarks.partitions(path, source.name)
     ledger = {(r["topic"], r["partition"]): r for r in queries.ledger(config, [source]) if r["topic"] != LOADED}
+    without = control_topics.found(config, source, ledger)
+    ledger = {w: r for w, r in ledger.items() if w[0] not in without}
+    found = {w: r for w, r in watermarks.partitions(path, source.name).items() if w[0] not in without}
     whole = {w for w, r in ledger.items() if not r["unaccounted"]}
     # Of one of which all that was landed is taken up, the first to be landed: a time may rest on it that nothing else
     # came by it.
