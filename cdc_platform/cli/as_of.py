@@ -35,7 +35,7 @@ def command(
 ) -> Report:
     """Make a table as it was at a moment, from the changelog, in the columns that it had then. The lake stays as it is.
 
-    Exit code 1 where the source isn't known to be complete up to that time.
+    Exit code 1 where the table isn't complete up to that time; `proven` says whether that is proven or assumed.
     """
     from cdc_platform import chain
     from cdc_platform.reading import described
@@ -49,10 +49,11 @@ def command(
     ready = with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     named, made = chain.as_of(open_session(ready), ready, feed, name.name, at.point, place)
-    complete, reason = _complete(loaded, feed, name.name, at)
+    complete, proven, reason = _complete(loaded, feed, name.name, at)
     data = {
         **{"source": source, "table": name.text, "then": ".".join(named), "at": moments.told(at)},
-        **{"rows": made.rows, "changes": made.changes, "path": place.uri(), "complete": complete, "reason": reason},
+        **{"rows": made.rows, "changes": made.changes, "path": place.uri()},
+        **{"complete": complete, "proven": proven, "reason": reason},
     }
     return Report(data, 0 if complete else 1)
 
@@ -68,13 +69,18 @@ def _place(config: Config, given: str) -> Store:
     return place
 
 
-def _complete(config: Config, source: Source, name: tables.Name, at: moments.Moment) -> tuple[bool, str | None]:
-    """Whether all that the source had committed by then is in the table, and why it isn't known."""
+def _complete(
+    config: Config, source: Source, name: tables.Name, at: moments.Moment
+) -> tuple[bool, bool | None, str | None]:
+    """Whether all that the source had committed by then is in the table; whether that is proven, or assumed of
+    partitions to which nothing comes (None: not complete, or a cut, which tells offsets and no time); and why."""
     if at.cut is not None:
-        return not (at.cut.reason or "").endswith(tables.CUT_LACKS), at.cut.reason
+        return not (at.cut.reason or "").endswith(tables.CUT_LACKS), None, at.cut.reason
     up_to = complete_up_to(stores.lake(config), TableName.of(source.name, name))
     if up_to is None:
-        return False, "nothing tells up to when it is complete"
-    if at.time is None or at.time >= up_to:  # what was committed before `up_to` is there
-        return False, f"the table is complete up to {when(up_to)}"
-    return at.whole, None if at.whole else f"neither the end of {at.gtid} nor a change behind it has come"
+        return False, None, "nothing tells up to when it is complete"
+    if at.time is None or at.time >= up_to.time:  # what was committed before `up_to` is there
+        return False, None, f"the table is complete up to {when(up_to.time)}"
+    if not at.whole:
+        return False, None, f"neither the end of {at.gtid} nor a change behind it has come"
+    return True, up_to.proven, None if up_to.proven else f"assumed: {up_to.reason}"

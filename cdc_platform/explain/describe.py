@@ -64,9 +64,15 @@ def _too_early(config: Config, told: Explained) -> Iterator[str]:
     if told.moment.time is None or by_rule(told.table) is not None:
         return
     up_to = complete_up_to(stores.lake(config), TableName.of(told.table.source.name, told.table.snapshot))
-    if up_to is None or up_to <= told.moment.time:
-        then = f"the table is complete up to {when(up_to)}" if up_to else "nothing tells up to when it is complete"
-        yield f"{then}: changes of {when(told.moment.time)} or before may still come"
+    if up_to is None:
+        then = "nothing tells up to when it is complete"
+    elif up_to.time <= told.moment.time:
+        then = f"the table is complete up to {when(up_to.time)}"
+    elif not up_to.proven:
+        then = f"the table is taken for complete up to {when(up_to.time)} ({up_to.reason})"
+    else:
+        return
+    yield f"{then}: changes of {when(told.moment.time)} or before may still come"
 
 
 def _as_it_should_be(told: Explained) -> bool:

@@ -37,10 +37,10 @@ class SnapshotsResource(Frames, dg.ConfigurableResource):
         """The source's cuts, the newest first."""
         return self._snapshots.cuts(source, limit)
 
-    def complete_up_to(self, table: Any) -> datetime | None:
-        """All that the source had committed before this time, by its own clock, is in the table. None: it can't be
-        told. Raises NotReadable."""
-        return self._snapshots.complete_up_to(table_text(table, self.lake))
+    def complete_up_to(self, table: Any, *, proven: bool = False) -> datetime | None:
+        """All that the source had committed before this time, by its own clock, is in the table: proven, or assumed of
+        partitions to which nothing comes. None: it can't be told; proven: or it is assumed now. Raises NotReadable."""
+        return self._snapshots.complete_up_to(table_text(table, self.lake), proven=proven)
 
     def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> SnapshotsAtCut:
         """All tables of a source at one cut, see `Snapshots.at_cut`. Raises NotReadable."""

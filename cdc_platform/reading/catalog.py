@@ -134,10 +134,23 @@ def _cut(lake: Store, row: Mapping[str, Any]) -> Cut:
     return Cut(number=row["cut"], snapshots=snapshots, **told)
 
 
-def complete_up_to(lake: Store, name: TableName) -> datetime | None:
-    """Up to when, by its source's clock, a table is complete; None: nothing tells it, or no batch has met the table."""
+class UpTo(NamedTuple):
+    """A time up to which a table is complete, by its source's clock. proven: every partition tells it; else some are
+    taken for idle, and `reason` says which."""
+
+    time: datetime
+    proven: bool
+    reason: str | None
+
+
+def complete_up_to(lake: Store, name: TableName) -> UpTo | None:
+    """Up to when a table is complete; None: nothing tells it, or no batch has met the table."""
     found = watermarks.complete(tables.WATERMARKS.at(lake), name.source)
-    return found.of(name.name) if found and name in states(lake, name.source) else None
+    at = found.of(name.name) if found and name in states(lake, name.source) else None
+    if found is None or at is None:
+        return None
+    own = found.behind.get(name.name)
+    return UpTo(at, found.proven_of(name.name), own.reason if own else found.reason)
 
 
 def find_cut(

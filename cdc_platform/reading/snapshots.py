@@ -45,12 +45,14 @@ class Snapshots(Frames):
         """The source's cuts, the newest first."""
         return [_of_folder(cut, source) for cut in cuts(self._store, source, limit=limit, folder=True)]
 
-    def complete_up_to(self, table: Any) -> datetime | None:
-        """All that the source had committed before this time, by its own clock, is in the table. None: no run has told
-        so far, or it is complete to no time. Raises NotReadable: no such table, or it isn't live."""
+    def complete_up_to(self, table: Any, *, proven: bool = False) -> datetime | None:
+        """All that the source had committed before this time, by its own clock, is in the table: proven, or assumed of
+        partitions to which nothing comes. None: no run has told so far, or it is complete to no time; proven: or it is
+        assumed now. Raises NotReadable: no such table, or it isn't live."""
         name = self._named(table)
         own = folders.source(self._store, name.source)
-        return complete_up_to(self._store, name._replace(source=own))
+        found = complete_up_to(self._store, name._replace(source=own))
+        return found.time if found and (found.proven or not proven) else None
 
     def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> "SnapshotsAtCut":
         """All tables of a source at one cut: the newest, or one by its number. kind: `transaction` takes only a cut

@@ -30,8 +30,8 @@ def test_a_table_as_of_a_cut_is_complete_where_nothing_was_left_out(missing: dic
     verdict = _left_out({"quarantined": 0, "lost": 0, "never came": 0, "waiting": 0, **missing})
     at: Any = SimpleNamespace(cut=SimpleNamespace(reason=verdict.reason if verdict else "no transactions are told"))
     nothing: Any = None
-    found, reason = as_of._complete(nothing, nothing, ("shop", "orders"), at)
-    assert (found, reason) == (complete, at.cut.reason)
+    found = as_of._complete(nothing, nothing, ("shop", "orders"), at)
+    assert found == (complete, None, at.cut.reason), "a cut is one of offsets: there is nothing to assume"
 
 
 @pytest.fixture
@@ -54,15 +54,16 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
         to = ("--to", str(tmp_path / "to"), "--config", str(file), "--json")
         code = run(["as-of", "s", "shop.orders", moment, *to])
         found = json.loads(capsys.readouterr().out)
+        asked.proven = found["proven"]  # type: ignore[attr-defined]
         return code, found["complete"], found["reason"]
 
-    asked.lake = lake  # type: ignore[attr-defined]
+    asked.lake, asked.to, asked.config = lake, tmp_path / "to", file  # type: ignore[attr-defined]
     return asked
 
 
 def change(gtid: str, pos: int, at: datetime) -> dict[str, Any]:
     order = {"epoch": 0, "file": 1, "pos": pos, "event": 0, "row": 0, "landed": pos}
-    return {**TABLE, "op": "insert", "gtid": gtid, "source_time": at, "order_key": order}
+    return {**TABLE, "topic": "t", "op": "insert", "gtid": gtid, "source_time": at, "order_key": order}
 
 
 def test_a_table_as_of_a_time_is_complete_where_a_later_one_was_told(told: Any):
@@ -70,6 +71,19 @@ def test_a_table_as_of_a_time_is_complete_where_a_later_one_was_told(told: Any):
     assert told((NOON - timedelta(seconds=1)).isoformat()) == (0, True, None)
     code, complete, reason = told(NOON.isoformat())
     assert (code, complete) == (1, False) and reason.startswith("the table is complete up to 2026-11-20 12:00")
+
+
+def test_whether_it_is_proven_or_assumed_is_told(told: Any, capsys: Any):
+    """Of partitions to which nothing comes it is assumed that their producer hasn't failed."""
+    before = (NOON - timedelta(seconds=1)).isoformat()
+    assert (told(before), told.proven) == ((0, True, None), True)
+    idle = {"source": "s", "scope": "source", "batch": 1, "source_time": NOON, "proven": False, "at": NOON}
+    add(told.lake, tables.WATERMARKS, {**idle, "reason": "nothing that tells a time comes by t/1"})
+    assert told(before) == (0, True, "assumed: nothing that tells a time comes by t/1")
+    assert told.proven is False
+    assert (told(NOON.isoformat())[:2], told.proven) == ((1, False), None)
+    run(["as-of", "s", "shop.orders", before, "--to", str(told.to), "--config", str(told.config)])
+    assert ["proven", "no"] in [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
 def test_a_table_as_of_a_transaction_is_complete_where_its_end_has_come(told: Any):

@@ -101,6 +101,11 @@ def test_a_report_runs_when_its_tables_are_complete_up_to_midnight(shop: Path) -
     assert asked() == []
     complete(config, "shop", 2, datetime(2026, 11, 4, tzinfo=UTC))
     assert asked() == ["2026-11-01", "2026-11-02", "2026-11-03"]
+    snapshots = dict(defs.resources or {})["snapshots"]
+    assert snapshots.complete_up_to("shop/shop.orders", proven=True) == datetime(2026, 11, 4, tzinfo=UTC)
+    complete(config, "shop", 3, datetime(2026, 11, 5, tzinfo=UTC), {"proven": False})
+    assert asked()[-1] == "2026-11-04", "assumed, as the page says"
+    assert snapshots.complete_up_to("shop/shop.orders", proven=True) is None
     job = defs.resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(instance=dg.DagsterInstance.ephemeral(), partition_key="2026-11-03")
     [done] = result.asset_materializations_for_node("daily_report")
