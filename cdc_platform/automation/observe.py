@@ -1,7 +1,7 @@
 """What sensors, checks and `status` see in Kafka: ends of topics, and whether a source is alive. Bounded
 waiting."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -113,8 +113,8 @@ def ends_of(config: Config, source: Source, state: list[PartitionState]) -> dict
 
 
 class Newest(NamedTuple):
-    """partitions: how many the source's topics have; missing: topics that the configuration names and Kafka lacks; at:
-    Kafka time of the newest record in any partition."""
+    """partitions: how many the source's topics have; missing: topics that the configuration names, or that are like its
+    pattern and were read, and Kafka lacks; at: Kafka time of the newest record in any partition."""
 
     partitions: int
     missing: list[str]
@@ -141,7 +141,16 @@ def newest_record(config: Config, source: Source) -> Newest:
     except KafkaException as error:
         raise failure(config, source, (), error) from None
     at = datetime.fromtimestamp(newest / 1000, UTC) if newest >= 0 else None
-    return Newest(len(asked), missing_topics(source, topics), at)
+    return Newest(len(asked), missing_topics(source, topics) or _gone(config, source, topics), at)
+
+
+def _gone(config: Config, source: Source, there: Container[str]) -> list[str]:
+    """Topics like the source's pattern that were read and that Kafka lacks: no run goes on without them, until their
+    loss is accepted."""
+    if source.topics:
+        return []
+    wanted = topic_filter(source)
+    return sorted(t for t in queries.topics_read(config, source) if wanted(t) and t not in there)
 
 
 def lag(ends: dict[Partition, tuple[int, int]], at: dict[Partition, int]) -> int:

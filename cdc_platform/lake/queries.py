@@ -56,12 +56,23 @@ def _counted(path: Store) -> int | None:
 def landed(config: Config, source: Source) -> dict[Partition, int]:
     """(topic, partition) → offset of the next record to land, by the offset ledger. After an accepted loss
     that is where landing went on, be it an earlier offset."""
+    return {where: last + 1 for where, last in _landed_last(config, source).items() if last >= 0}
+
+
+def topics_read(config: Config, source: Source) -> set[str]:
+    """Topics that landing goes on with: not those that were lost, which was accepted, nor those that another took the
+    place of."""
+    return {topic for (topic, _), last in _landed_last(config, source).items() if last >= -1} - {tables.LOADED}
+
+
+def _landed_last(config: Config, source: Source) -> dict[Partition, int]:
+    """As the newest row of the ledger has it: -1: nothing so far; -2: nothing more is landed (landing/ended.py)."""
     found = query(
         "SELECT topic, partition, last_value(to_offset ORDER BY batch, to_offset) AS last FROM t "
         f"WHERE source = {text(source.name)} AND outcome IN ('landed', 'lost') GROUP BY topic, partition",
         t=tables.OFFSET_LEDGER.at(stores.lake(config)),
     )
-    return {(row["topic"], row["partition"]): row["last"] + 1 for row in found or [] if row["last"] >= 0}
+    return {(row["topic"], row["partition"]): row["last"] for row in found or []}
 
 
 def has_news(config: Config, source: Source, ends: dict[Partition, tuple[int, int]]) -> bool:

@@ -343,6 +343,21 @@ def test_one_of_several_topics_that_is_gone_is_named(config, monkeypatch):
     assert observe.heartbeat(both, both.sources[0], NOW).passed
 
 
+@pytest.mark.parametrize("landed", [9, -1])
+def test_one_that_a_pattern_had_found_is_named_when_it_is_gone(config, monkeypatch, landed):
+    like = _with(config, topics=[], topic_pattern="shop\\..*")
+    [source, *_] = like.sources
+    said = {"source": source.name, "partition": 0, "outcome": "landed", "from_offset": 0, "to_offset": landed}
+    topics = ("shop.a", "shop.b", "of.another.pattern")
+    add(like.lake, tables.OFFSET_LEDGER, *({**said, "topic": t, "batch": 0} for t in topics))
+    kafka_tells(monkeypatch, NOW, "shop.b")
+    seen = observe.heartbeat(like, source, NOW)
+    assert (seen.state, seen.text) == ("no_topic", "Kafka has no topic shop.a; nothing has landed so far")
+    lost = {"topic": "shop.a", "batch": (1 << 40) - 1, "outcome": "lost", "to_offset": -2}  # on_lost_offsets: accept
+    add(like.lake, tables.OFFSET_LEDGER, {**said, **lost})
+    assert observe.heartbeat(like, source, NOW).passed
+
+
 def test_a_record_whose_time_is_ahead_hides_no_dead_capture(config, monkeypatch):
     source, minute = config.sources[0], timedelta(minutes=1)
     kafka_tells(monkeypatch, NOW + timedelta(days=1), "dts-shop")
