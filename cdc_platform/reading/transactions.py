@@ -51,7 +51,7 @@ def end(config: Config, source: str, given: str) -> End:
     if found := log.last_of(asked):
         return found
     one = gtids.single(asked)
-    return _of_number(log, asked, *one) if one else _of_set(log, asked, gtids.numbers(asked) or {})
+    return _of_number(log, given, *one) if one else _of_set(log, given, gtids.numbers(asked) or {})
 
 
 def _of_number(log: "_Log", given: str, name: str, number: int) -> End:

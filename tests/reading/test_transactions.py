@@ -58,7 +58,7 @@ def test_a_transaction_is_the_one_that_brings_its_number(lake: Lake) -> None:
     assert end(f"{A}:76") == 0
     assert end(f"{A.upper()}:77") == 2
     assert end(f"{A}:78") == "not whole at 3", "more of it may come"
-    assert "no change of a transaction" in str(end(f"{A}:79"))
+    assert end(f"{A.upper()}:79") == f"has no change of a transaction {A.upper()}:79"
     assert "before the first change in changelog" in str(end(f"{A}:75"))
 
 
