@@ -22,9 +22,13 @@ _OTHERS = tuple(outcome for outcome in OUTCOMES if outcome != "control")
 def found(config: Config, source: Source, ledger: Mapping[Where, Mapping[str, int]]) -> set[str]:
     """Such topics of a source. ledger: what became of the records of each partition (queries.ledger)."""
     known = FORMATS[source.format].control_topics
-    others = {topic for (topic, _), told in ledger.items() if any(told[o] for o in _OTHERS)}
-    named = [(t, k) for t in {topic for topic, _ in ledger} - others for k in known if re.fullmatch(k.name, t)]
-    return {topic for topic, kind in named if _proven(config, source, topic, kind)}
+    named = [(t, k) for t in sorted({topic for topic, _ in ledger}) for k in known if re.fullmatch(k.name, t)]
+    return {topic for topic, kind in named if _alone(topic, ledger) and _proven(config, source, topic, kind)}
+
+
+def _alone(topic: str, ledger: Mapping[Where, Mapping[str, int]]) -> bool:
+    """Whether no partition of a topic has brought anything but control events."""
+    return not any(told[o] for (of, _), told in ledger.items() if of == topic for o in _OTHERS)
 
 
 def _proven(config: Config, source: Source, topic: str, of: ControlTopics) -> bool:
