@@ -3,6 +3,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from cdc_platform.config import Config, Source
 from cdc_platform.erasing import shadows
-from cdc_platform.erasing.subject import forms, patterns
+from cdc_platform.erasing.quotes import Finder, Quotes
 from cdc_platform.lake import folders, stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing.erased import digest
@@ -93,12 +94,9 @@ class Payloads:
                 yield "key"
 
 
-def look_through(
-    config: Config, source: Source, texts: Sequence[str], payloads: Payloads, but: Collection[str]
-) -> Looked:
-    """texts: values of the subject's alone. but: paths in the lake that are about to be removed."""
-    lake, found, wanted = stores.lake(config), Looked(), patterns(forms(texts))
-    plain = [form.encode() for form in forms(texts)]
+def look_through(config: Config, source: Source, quotes: Quotes, payloads: Payloads, but: Collection[str]) -> Looked:
+    """quotes: of values of the subject's alone. but: paths in the lake that are about to be removed."""
+    lake, found, wanted, plain = stores.lake(config), Looked(), quotes.finder, quotes.in_bytes
     landed = tuple(t.at("", source=source.name).lstrip("/") + "/" for t in (LANDING, ENVELOPES))
 
     def look(path: str, size: int) -> Looked:
@@ -111,7 +109,7 @@ def look_through(
                 return Looked()
         elif (read := lake.read(path)) is None:
             return Looked()
-        elif any(p in read for p in plain):
+        elif any(p.search(read) for p in plain):
             looked.note(path)
         return looked
 
@@ -159,28 +157,24 @@ def _by(path: str, source: Source) -> str | None:
 def _parquet(
     file: File,
     path: str,
-    wanted: Sequence[str],
-    plain: Sequence[bytes],
+    wanted: Finder,
+    plain: Sequence[re.Pattern[bytes]],
     check: Payloads | None,
     found: Looked,
     by: str | None,
 ) -> None:
     with file.open() as opened, pq.ParquetFile(opened) as parquet:
         noted = b"\n".join(v for v in (parquet.metadata.metadata or {}).values())
-        if any(p in noted for p in plain):
+        if any(p.search(noted) for p in plain):
             found.note(f"{path}: footer")
         for every in parquet.iter_batches(1 << 14, use_threads=False):
             batch = every if by is None else every.filter(pc.equal(every.column("by"), by))
             found.rows += batch.num_rows
             for name, column in _leaves("", batch):
-                if any(_holds(column, pattern) for pattern in wanted):
+                if len(wanted.at(column)):
                     found.note(f"{path}: {name}")
             for name in check.there(batch) if check is not None else ():
                 found.note(f"{path}: {name}")
-
-
-def _holds(column: pa.Array, pattern: str) -> bool:
-    return bool(pc.any(pc.match_substring_regex(column, pattern)).as_py())
 
 
 def _leaves(name: str, of: Any) -> Iterator[tuple[str, pa.Array]]:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from cdc_platform.erasing.subject import KINDS, Identity, identity, patterns, those
+from cdc_platform.erasing.quotes import GONE, Quotes
+from cdc_platform.erasing.subject import KINDS, Identity, identity, those
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.scan import Alike
 from cdc_platform.lake import deletion_vectors
@@ -22,9 +23,6 @@ from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import File
 from cdc_platform.landing.erased import digest, emptied, nulled, payload
 from cdc_platform.tables import Name, name_in
-
-GONE = "(erased)"
-"""Stands in texts in place of a value."""
 
 
 class Work(Protocol):
@@ -248,15 +246,16 @@ class Texts:
     """Of columns of texts, or lists of texts or structs, in which values may be quoted: these are replaced."""
 
     columns: tuple[str, ...]
-    texts: Sequence[str]
+    quotes: Quotes
     keeps_note: bool = False
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         found = np.zeros(batch.num_rows, bool)
         for name in self.columns:
-            told = pa.array([_as_text(v) for v in batch.column(name).to_pylist()], pa.string())
-            for pattern in patterns(self.texts):
-                found |= pc.fill_null(pc.match_substring_regex(told, pattern), False).to_numpy(zero_copy_only=False)
+            values = batch.column(name).to_pylist()
+            told = pa.array([_as_text(v) for v in values], pa.string())
+            for i in self.quotes.may_stand(told):
+                found[i] |= self._of(values[i]) != values[i]
         return found
 
     def erased(self, batch: pa.RecordBatch, _mine: np.ndarray) -> pa.RecordBatch:
@@ -272,9 +271,7 @@ class Texts:
             return [self._of(one) for one in told]
         if isinstance(told, dict):
             return {name: self._of(one) for name, one in told.items()}
-        for text in self.texts if isinstance(told, str) else ():
-            told = told.replace(text, GONE)
-        return told
+        return self.quotes.replaced(told) if isinstance(told, str) else told
 
 
 def _as_text(told: Any) -> str | None:

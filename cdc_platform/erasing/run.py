@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from cdc_platform import chain
 from cdc_platform.changelog import erased_events
 from cdc_platform.config import Config, Source
-from cdc_platform.erasing import ledger, proof, shadows, subject
+from cdc_platform.erasing import ledger, proof, shadows, subject, values
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.search import Search, Told
 from cdc_platform.erasing.tables import Tables
@@ -213,13 +213,14 @@ class Erasure(Search):
         files = [File(self.lake, p) for p in before if self.lake.exists(p)]
         who = subject.of(self.table, self.key, files, follow=True)
         now = [File(changes, name) for name in delta_table.files(changes)]
-        told = subject.texts_of(who, now, self.known())
-        texts = told.own
+        told = values.values_of(who, now, self.known())
         payloads = proof.Payloads.of(note)
         digests = payloads.values
-        self.told(f"looking through all files for {count(len(texts), 'value')} and {count(len(digests), 'payload')}")
-        looked = proof.look_through(self.config, self.source, texts, payloads, old)
-        again = Tables(self.config, who, [], texts, payloads.salt, write=False)
+        self.told(
+            f"looking through all files for {count(told.looked_for, 'value')} and {count(len(digests), 'payload')}"
+        )
+        looked = proof.look_through(self.config, self.source, told.own, payloads, old)
+        again = Tables(self.config, who, [], told.own, payloads.salt, write=False)
         for one in again.each():
             for _ in range(one.rows):
                 looked.note(f"{one.table.path}: a row")
@@ -227,7 +228,7 @@ class Erasure(Search):
         return {
             **looked.data(),
             **{
-                "values": len(texts),
+                **told.data(),
                 "elsewhere": len(told.elsewhere),
                 "payloads": len(digests),
                 "kafka": self.in_kafka(places),

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc_platform.config import Config, Source
-from cdc_platform.erasing import messages, shadows, subject
+from cdc_platform.erasing import messages, shadows, subject, values
 from cdc_platform.erasing.errors import EraseRefused
-from cdc_platform.erasing.subject import Key, Message, Subject, Texts
+from cdc_platform.erasing.subject import Key, Message, Subject
 from cdc_platform.erasing.tables import Done, Tables
+from cdc_platform.erasing.values import Values
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import records
 from cdc_platform.explain.table import Table
@@ -30,7 +31,7 @@ class Prepared:
 
     subject: Subject
     messages: list[Message]
-    texts: Texts
+    values: Values
     tables: Tables
     done: list[Done] = field(default_factory=list)
 
@@ -45,8 +46,9 @@ class Prepared:
 
     def data(self) -> dict[str, Any]:
         """unfinished (None), keys, messages (address, records, shared, others: rows and statements, with: the first of
-        their tables and keys), tables (path, rows, files), values (how many are looked for as text), elsewhere (other
-        rows, by table and key, that have some of its values: up to 20), alive (the snapshot holds the row), doubts."""
+        their tables and keys), tables (path, rows, files), values (how many are looked for as text), too_short,
+        with_others (how many aren't: they stand anywhere; others have them), elsewhere (other rows, by table and key,
+        that have some of its values: up to 20), alive (the snapshot holds the row), doubts."""
         return {
             "unfinished": None,
             "keys": [dict(k) for k in self.subject.keys],
@@ -63,8 +65,8 @@ class Prepared:
             "tables": [
                 {"table": d.table.path, "rows": d.rows, "files": list(d.files)} for d in self.done if d.rows or d.files
             ],
-            "values": len(self.texts.own),
-            "elsewhere": [{"table": table, "key": key} for table, key in self.texts.elsewhere],
+            **self.values.data(),
+            "elsewhere": [{"table": table, "key": key} for table, key in self.values.elsewhere],
             "alive": any(d.rows for d in self.done if d.table.path.startswith("snapshots/")),
             "doubts": self.subject.doubts,
         }
@@ -113,15 +115,15 @@ class Search:
         self.told(f"{count(len(who.events), 'change')} in {count(len(found), 'message')}")
         path = self.changes()
         current = [File(path, name) for name in delta_table.files(path)]
-        texts = subject.texts_of(who, current, self.known())
+        of_it = values.values_of(who, current, self.known())
         who = replace(who, doubts=[*who.doubts, *map(_BESIDE.format, shadows.beside(self.config, self.source))])
-        tables = Tables(self.config, who, found, texts.own, salt, write)
+        tables = Tables(self.config, who, found, of_it.own, salt, write)
         done = []
         for one in tables.each():
             done.append(one)
             if one.files:
                 self.told(f"{one.table.path}: {count(one.rows, 'row')} in {count(len(one.files), 'file')}")
-        return Prepared(who, found, texts, tables, done)
+        return Prepared(who, found, of_it, tables, done)
 
     def known(self) -> list[str]:
         """Texts that aren't the subject's: names, columns and statements of the source."""

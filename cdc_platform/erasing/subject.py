@@ -3,7 +3,6 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +20,7 @@ from cdc_platform.explain.table import Table
 from cdc_platform.lake.data_files import Unit, footer, read
 from cdc_platform.lake.skipping import files_that_may_hold
 from cdc_platform.lake.store import File, Store
-from cdc_platform.tables import CHANGES, ROW_ADDRESS, name_in
+from cdc_platform.tables import CHANGES, name_in
 
 Key = Mapping[str, str | None]
 Identity = tuple[Address, int | None, int | None]
@@ -29,9 +28,7 @@ Identity = tuple[Address, int | None, int | None]
 CHANGE = CHANGES.arrow()
 KINDS = ("row", "error")
 """Of events that tell a key; a list of columns may stand at the same place of a message."""
-_SHORTEST, _LONGEST = 6, 64
-"""Of a text that is looked for: shorter ones stand anywhere; of longer ones the beginning and the middle are."""
-_AT_ONCE, _SHOWN = 100, 20
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -60,16 +57,10 @@ class Subject:
 
     @cached_property
     def texts(self) -> frozenset[str]:
-        """Values, and reasons of errors, which quote some, that can be told from others where they stand as text."""
+        """Values, and reasons of errors, which quote some."""
         images = (e[i] for e in self.events for i in ("key", "before", "after") if e[i])
-        told = {text for image in images for text in image.values() if text is not None}
-        told |= {e["reason"] for e in self.events if e["reason"]}
-        return frozenset(n for t in told for n in _needles(t) if len(n) >= _SHORTEST and any(c.isalpha() for c in n))
-
-
-def _needles(text: str) -> tuple[str, ...]:
-    middle = len(text) // 2 - _LONGEST // 2
-    return (text,) if len(text) <= _LONGEST else (text[:_LONGEST], text[middle : middle + _LONGEST])
+        told = {text for image in images for text in image.values() if text}
+        return frozenset(told | {e["reason"] for e in self.events if e["reason"]})
 
 
 def address_of(event: Mapping[str, Any]) -> Address:
@@ -163,7 +154,7 @@ class Message:
         """Tables and keys of the others in it, the first of them."""
         rows = self.left.filter(pc.equal(self.left["kind"], "row")).slice(0, _SHOWN)
         told = rows.select(["db", "schema", "table", "key", "after"]).to_pylist(maps_as_pydicts="strict")
-        return list(dict.fromkeys(" ".join(_named(row)) for row in told))
+        return list(dict.fromkeys(" ".join(named(row)) for row in told))
 
 
 def events_at(changes: Store, addresses: Sequence[Address]) -> dict[Address, pa.Table]:
@@ -208,90 +199,8 @@ def those(batch: pa.RecordBatch, wanted: set[Address] | frozenset[Address]) -> d
     return found
 
 
-# -- values ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """The subject's texts. own: that no row of others has, nor what is known of the source, as a whole or as a part.
-    elsewhere: tables and keys of other rows that have some of the others, the first of them."""
-
-    own: list[str]
-    elsewhere: list[tuple[str, str]]
-
-
-def texts_of(subject: Subject, files: Iterable[File], known: Iterable[str]) -> Texts:
-    """files: of CHANGES; known: names, columns and statements of the source."""
-    known = list(known)
-    own = {t for t in subject.texts if not any(t in other for other in known)}
-    narrow = pa.schema([CHANGE.field(n) for n in (*ROW_ADDRESS.names, "db", "schema", "table", "reason", *_IMAGES)])
-    where: dict[tuple[str, str], None] = {}
-    wanted, every = patterns(sorted(own)), sorted(own)
-    for file in files if own else ():
-        for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), narrow):
-            for text, number in _matching(batch := _others_rows(batch, subject), wanted):
-                if theirs := [t for t in every if t in text]:
-                    own.difference_update(theirs)
-                    if len(where) < _SHOWN:
-                        where[_row(batch, number)] = None
-    return Texts(sorted(own), list(where))
-
-
-_IMAGES = ("key", "before", "after")
-
-
-def _others_rows(batch: pa.RecordBatch, subject: Subject) -> pa.RecordBatch:
-    """Without the subject's."""
-    mine = sorted({i for rows in those(batch, frozenset(subject.addresses)).values() for i in rows})
-    at = batch.select(ROW_ADDRESS.names).take(pa.array(mine, pa.int64())).to_pylist()
-    keep = np.ones(batch.num_rows, bool)
-    keep[[i for i, row in zip(mine, at, strict=True) if identity(row) in subject.identities]] = False
-    return batch if keep.all() else batch.filter(pa.array(keep))
-
-
-def _matching(batch: pa.RecordBatch, wanted: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Texts in images that match, each once, and the number of a row that has it."""
-    found: dict[str, int] = {}
-    for name in ("reason", *_IMAGES):
-        items = batch.column(name)
-        ends = np.arange(len(items) + 1)
-        if name != "reason":
-            items, ends = _items(items), items.offsets.to_numpy() - items.offsets[0].as_py()
-        for pattern in wanted:
-            at = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(items, pattern), False))
-            for text, item in zip(items.take(at).to_pylist(), at.to_pylist(), strict=True):
-                if text not in found:
-                    found[text] = int(np.searchsorted(ends, item, "right")) - 1
-    yield from found.items()
-
-
-def _row(batch: pa.RecordBatch, number: int) -> tuple[str, str]:
-    [row] = batch.slice(number, 1).select(["db", "schema", "table", "key", "after"]).to_pylist(maps_as_pydicts="strict")
-    return _named(row)
-
-
-def _named(row: Mapping[str, Any]) -> tuple[str, str]:
+def named(row: Mapping[str, Any]) -> tuple[str, str]:
     """Table and key of a row change."""
     table = ".".join(row[n] for n in ("db", "schema", "table") if row[n])
     key = row["key"] or dict(list((row["after"] or {}).items())[:1])
     return table, ", ".join(f"{k}={v}" for k, v in key.items())
-
-
-def _items(images: pa.MapArray) -> pa.Array:
-    """Values of these maps alone: a slice's `items` are those of all."""
-    first, last = images.offsets[0].as_py(), images.offsets[-1].as_py()
-    return images.items.slice(first, last - first)
-
-
-def forms(texts: Iterable[str]) -> list[str]:
-    """Texts as they are, and as JSON has them."""
-    return sorted({f for t in texts for f in (t, json.dumps(t)[1:-1], json.dumps(t, ensure_ascii=False)[1:-1])})
-
-
-def patterns(texts: Sequence[str]) -> list[str]:
-    """Regular expressions (RE2) that match where one of the texts stands."""
-    return ["|".join(map(_quoted, texts[i : i + _AT_ONCE])) for i in range(0, len(texts), _AT_ONCE)]
-
-
-def _quoted(text: str) -> str:
-    return "".join(c if c.isalnum() or c == "_" or not c.isascii() else f"\\x{{{ord(c):02x}}}" for c in text)

@@ -14,8 +14,9 @@ from cdc_platform.changes import files as changes_files
 from cdc_platform.config import Config
 from cdc_platform.erasing import rewrite, shadows
 from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.erasing.quotes import Quotes
 from cdc_platform.erasing.rewrite import Bytes, Events, Held, Images, Rows, Texts, Work
-from cdc_platform.erasing.subject import Message, Subject, forms
+from cdc_platform.erasing.subject import Message, Subject
 from cdc_platform.erasing.where import texts
 from cdc_platform.errors import ConfigError
 from cdc_platform.explain import records
@@ -60,7 +61,7 @@ class Tables:
     config: Config
     subject: Subject
     messages: list[Message]
-    texts: list[str]
+    quotes: Quotes
     salt: bytes
     write: bool
     digests: dict[Address, str] = field(default_factory=dict)
@@ -177,7 +178,7 @@ class Tables:
         events = Events(self.subject.identities, frozenset(self.subject.addresses))
         cells = [dict(c) for key in self.subject.keys for c in self.subject.table.then(key)[0]]
         held = Held(events, self.subject.table.names, cells, int(time.time() * 1_000_000))
-        quoted = [(one.table, Texts(one.columns, forms(self.texts))) for one in texts()] if self.texts else []
+        quoted = [(one.table, Texts(one.columns, self.quotes)) for one in texts()] if self.quotes.parts else []
         for table, work in ((QUARANTINE, held), *quoted):
             if table not in shadows.TABLES:
                 yield from self._in_shared(table, work, self.source.name)

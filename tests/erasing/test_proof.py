@@ -5,6 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdc_platform.erasing import proof
+from cdc_platform.erasing.quotes import Quotes, parts
 from cdc_platform.lake import stores
 from cdc_platform.lake.folder import Folder
 from cdc_platform.lake.object_store import ObjectStore
@@ -28,7 +29,7 @@ def config(make_config, store):
 
 
 def looked_through(config, but=()):
-    return proof.look_through(config, config.source("s"), [SECRET], NOTHING, but)
+    return proof.look_through(config, config.source("s"), Quotes(tuple(parts(SECRET))), NOTHING, but)
 
 
 def test_all_files_are_looked_through_in_their_order(config, store):
