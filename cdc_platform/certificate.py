@@ -23,6 +23,7 @@ from cdc_platform.lake.sequences import Gap
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.lake.writer_lock import is_held
 from cdc_platform.landing import erased
+from cdc_platform.landing.erased import Erased
 from cdc_platform.shadow import kept as shadow
 from cdc_platform.shadow.kept import Open
 from cdc_platform.tables import CERTIFICATES, SCHEMA_HISTORY, Name, name_columns, name_of
@@ -142,6 +143,7 @@ class _Shared:
     shadows: dict[Name, list[Open]]
     schemas: dict[Name, str]
     beside: dict[Name, list[Beside]]
+    erased: dict[Name, list[Erased]]
 
     @classmethod
     def of(cls, config: Config, source: Source, names: Collection[Name]) -> "_Shared":
@@ -150,7 +152,7 @@ class _Shared:
         ledger = queries.ledger(config, [source])
         every = [_Held(tables.name_in(row), row["rows"], row["at"]) for row in queries.held_since(config, source)]
         held, renamed = _by_table(config, source, names, every)
-        gaps = sequences.gaps(config, source)
+        gaps, gone = sequences.gaps(config, source), erased.of_source(config, source)
         complete = watermarks.complete(tables.WATERMARKS.at(lake), source.name)
         facts = {
             **{k: sum(int(r[k]) for r in ledger) for k in ("landed", "accounted", "lost")},
@@ -158,27 +160,10 @@ class _Shared:
             "held_unnamed": sum(h.rows for h in every if h.name is None),
             "cut": queries.newest_cuts(config).get(source.name),
             "decoder_versions": _decoders(config, source),
-            "erasures": erased.of_source(config, source),
+            "erasures": [{k: v for k, v in one.items() if k != "name"} for one in gone],
         }
         compared = {
-            name: [
-                {
-                    k: row[k]
-                    for k in (
-                        "table",
-                        *_TOLD,
-                        "at",
-                        "as_of",
-                        "lost",
-                        "problems",
-                        "mended",
-                        "mended_lost",
-                        "falls_short",
-                    )
-                }
-                for row in of
-            ]
-            for name, of in comparisons(config, source).items()
+            name: [{k: row[k] for k in _TOLD} for row in of] for name, of in comparisons(config, source).items()
         }
         wrong = _unaccounted(config, source) if any(row["unaccounted"] for row in ledger) else []
         return cls(
@@ -195,6 +180,7 @@ class _Shared:
             shadow.open_differences(config, source),
             _schemas(config, source),
             kept.of_source(config, source),
+            _erased(config, source, names, gone),
         )
 
     def certificate(self, name: Name, state: dict[str, Any]) -> Certificate:
@@ -213,6 +199,10 @@ class _Shared:
         wrong += [one.text for one in sequences.unmended(self.shadows.get(name, ()), compared, not never)]
         lacks = [_never_compared(never)] if never else []
         lacks += [clause for c in compared for clause in c["falls_short"]]
+        lacks += [one.text for one in self.erased.get(name, ()) if one.at is None]
+        if compared:
+            before = [one for one in self.erased.get(name, ()) if one.at is not None]
+            lacks += [one.text for one in sequences.unmended(before, compared)]
         if up_to is None:
             lacks.append("up to when it is complete isn't told")
         facts = {
@@ -264,7 +254,23 @@ def _of_others(held: Iterable[_Held]) -> list[str]:
     ]
 
 
-_TOLD = ("against", "equal", "version", "binlog_file", "binlog_pos", "gtid", "rows", "digest", "differing")
+def _erased(
+    config: Config, source: Source, names: Collection[Name], gone: Iterable[dict[str, Any]]
+) -> dict[Name, list[Erased]]:
+    """Table with a certificate → why it isn't proven after erasures."""
+    gone = list(gone)
+    told = renames.renames(config, source) if gone else {}
+    found: dict[Name, list[dict[str, Any]]] = {}
+    for one in gone:
+        for name in renames.snapshots_of(source, one["name"], told, names):
+            found.setdefault(name, []).append(one)
+    return {name: erased.unproven(of) for name, of in found.items()}
+
+
+_TOLD = (
+    *("table", "against", "equal", "version", "binlog_file", "binlog_pos", "gtid", "rows", "digest", "differing"),
+    *("at", "as_of", "lost", "problems", "mended", "mended_lost", "falls_short"),
+)
 
 
 def _never_compared(names: list[str]) -> str:

@@ -121,6 +121,46 @@ def test_a_row_under_a_name_that_two_tables_had_breaks_both(config: Config):
     assert verdicts(config) == (of_orders, f"{of_orders} under the name shop.orders")
 
 
+def erasure(config: Config, number: int, stage: str, at: datetime, *records: int, left: int | None = None) -> None:
+    """A row of ERASURES, of a row of orders."""
+    told = [{"topic": "dts", "partition": 0, "offset": n, "digest": "d", "shared": False} for n in records]
+    row = {"source": SOURCE, "number": number, "stage": stage, "db": "shop", "table": "orders", "records": told}
+    proof = None if left is None else json.dumps({"left": left})
+    add(config.lake, tables.ERASURES, {**row, "proof": proof, "at": at})
+
+
+def test_after_an_erasure_a_table_is_proven_by_a_comparison_after_it(config: Config):
+    hour = timedelta(hours=1)
+    compared(config, "orders")
+    compared(config, "items")
+    erasure(config, 1, "begun", NOON + hour, 3)
+    assert verdicts(config) == ("consistent: erasure 1 of a row isn't finished", "proven")
+    erasure(config, 1, "done", NOON + hour, 3, left=0)
+    before = "it was compared before erasure 1 took a row out of it"
+    assert verdicts(config) == (f"consistent: {before}", "proven")
+    compared(config, "orders", at=NOON + 2 * hour)
+    assert verdicts(config) == ("proven", "proven")
+    erasure(config, 1, "again", NOON + 3 * hour, 5)
+    assert verdicts(config)[0] == "consistent: messages of erasure 1 were sent again: 1"
+    erasure(config, 2, "begun", NOON + 4 * hour, 5)
+    erasure(config, 2, "done", NOON + 4 * hour, 5, left=2)
+    compared(config, "orders", at=NOON + 5 * hour)
+    assert verdicts(config)[0] == "consistent: erasure 2 left something in 2 places"
+    assert "name" not in now(config)[ORDERS].facts["erasures"][0]
+    compared(config, "orders", equal=False, differing=1, at=NOON + 6 * hour)
+    assert verdicts(config)[0].startswith("broken: shop.orders differs"), "what is wrong is told first"
+
+
+def test_an_erasure_goes_with_the_table_through_a_rename(config: Config):
+    compared(config, "items")
+    place = {"epoch": 0, "file": 1, "pos": 0, "event": 0, "row": 0, "landed": 0}
+    step = {"source": SOURCE, "db_before": "shop", "table_before": "orders", "order_key": place}
+    add(config.lake, tables.SCHEMA_CHANGES, {**step, "db_after": "shop", "table_after": "items"})
+    for stage, left in (("begun", None), ("done", 0)):
+        erasure(config, 1, stage, NOON + timedelta(hours=1), left=left)
+    assert verdicts(config)[1] == "consistent: it was compared before erasure 1 took a row out of it"
+
+
 def test_a_stopped_table_is_broken_and_a_dropped_one_has_none(config: Config):
     table_state(config, SOURCE, "shop.orders", "stopped", "no key", rebuild=1)
     table_state(config, SOURCE, "shop.items", "dropped", rebuild=1)

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.landing import positions
 from cdc_platform.tables import ERASURES, Name, name_in, name_of
+from cdc_platform.units import count
 
 Place = tuple[str, int, int]
 """(topic, partition, offset)."""
@@ -69,7 +71,7 @@ def erased_before(
 def of_source(config: Config, source: Source) -> list[dict[str, Any]]:
     """What was erased of a source at subjects' requests, the newest first: number, table, records, left (places where
     something was found afterwards; None: it was begun, and isn't done), again (messages that the capture has sent once
-    more since, and that are landed), at."""
+    more since, and that are landed), at; name: of the table, in parts."""
     found = queries.query(
         'SELECT "number", stage, db, schema, "table", records, proof, at FROM t '
         f"WHERE source = {queries.text(source.name)} ORDER BY at",
@@ -83,7 +85,7 @@ def of_source(config: Config, source: Source) -> list[dict[str, Any]]:
         again.setdefault(r["number"], set()).update(at for m in r["records"] if (at := _place(m)) not in gone)
     return [
         {
-            **{"number": n, "table": ".".join(name_of(r)), "records": len(r["records"] or ())},
+            **{"number": n, "table": ".".join(name_of(r)), "name": name_of(r), "records": len(r["records"] or ())},
             **{"at": done["at"], "left": None if done["proof"] is None else json.loads(done["proof"])["left"]},
             "again": len(again.get(n, ())),
         }
@@ -92,6 +94,30 @@ def of_source(config: Config, source: Source) -> list[dict[str, Any]]:
         for n in (r["number"],)
         for done in (proofs.get(n, r),)
     ]
+
+
+class Erased(NamedTuple):
+    """Why a table isn't proven after an erasure of a row of it. at: until a comparison after that finds it equal; None:
+    until it is done once more."""
+
+    at: datetime | None
+    text: str
+
+
+def unproven(told: Sequence[Mapping[str, Any]]) -> list[Erased]:
+    """told: as of_source, of one table."""
+    found: list[Erased] = []
+    for i, e in enumerate(told):
+        of = f"erasure {e['number']}"
+        if e["left"] is None:
+            found += [Erased(None, f"{of} of a row isn't finished")] if i == 0 else []
+            continue
+        found.append(Erased(e["at"], f"it was compared before {of} took a row out of it"))
+        if e["left"] and all(later["left"] != 0 for later in told[:i]):
+            found.append(Erased(None, f"{of} left something in {count(e['left'], 'place')}"))
+        if e["again"]:
+            found.append(Erased(None, f"messages of {of} were sent again: {e['again']:,}"))
+    return found
 
 
 def _place(record: Mapping[str, Any]) -> Place:
