@@ -62,6 +62,7 @@ def _plan(told: dict[str, Any]) -> dict[str, Any]:
         "messages": len(told["messages"]),
         "with rows of others": len(shared),
         "values looked for": told["values"],
+        "not looked for in texts": _not_looked_for(told),
         "its values in other rows": [{**r} for r in told["elsewhere"]] or "none",
         "still in the snapshot": told["alive"],
         "in Kafka still": "not known" if told["kafka"] is None else count(told["kafka"], "record"),
@@ -71,9 +72,7 @@ def _plan(told: dict[str, Any]) -> dict[str, Any]:
     addresses = [{**m, "with": "; ".join(m["with"]) or None} for m in told["messages"][:_SHOWN]]
     if addresses:
         shown["first messages" if len(told["messages"]) > _SHOWN else "the messages"] = addresses
-    if told["doubts"]:
-        shown["may be incomplete"] = [{"why": why} for why in told["doubts"]]
-    return {**shown, "to do it": "--yes"}
+    return {**shown, **_doubts(told), "to do it": "--yes"}
 
 
 def _head(told: dict[str, Any]) -> dict[str, Any]:
@@ -96,10 +95,22 @@ def _done(told: dict[str, Any]) -> dict[str, Any]:
         "old files removed": told["removed"],
         "looked through": f"{count(proof['files'], 'file')}, {count(proof['rows'], 'row')}",
         "looked for": f"{count(proof['values'], 'value')}, {count(proof['payloads'], 'payload')}",
+        "not looked for in texts": _not_looked_for(proof),
         "could not be read": count(proof["not_read"], "held row") + _waiting(proof),
         "in Kafka still": "not known" if proof["kafka"] is None else count(proof["kafka"], "record"),
         "left": proof["left"],
     }
     if proof["found"]:
         shown["where"] = [{"file": where} for where in proof["found"]]
-    return shown
+    return {**shown, **_doubts(proof)}
+
+
+def _not_looked_for(told: dict[str, Any]) -> str:
+    """In words; of an erasure by an earlier version nothing was counted."""
+    if (short := told.get("too_short")) is None:
+        return "not known"
+    return f"{count(short, 'value')} that may stand anywhere, {told['with_others']} that others have"
+
+
+def _doubts(told: dict[str, Any]) -> dict[str, Any]:
+    return {"may be incomplete": [{"why": why} for why in told["doubts"]]} if told.get("doubts") else {}

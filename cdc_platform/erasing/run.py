@@ -229,6 +229,7 @@ class Erasure(Search):
             **looked.data(),
             **{
                 **told.data(),
+                "doubts": self.doubts(who),
                 "elsewhere": len(told.elsewhere),
                 "payloads": len(digests),
                 "kafka": self.in_kafka(places),

@@ -18,11 +18,14 @@ from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import delta_table, erasing, queries, stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing import positions
-from cdc_platform.tables import CHANGES, QUARANTINE, SCHEMA_HISTORY
+from cdc_platform.tables import CHANGELOG, CHANGES, LANDING, OFFSET_LEDGER, QUARANTINE, SCHEMA_HISTORY
 from cdc_platform.units import count
 
 Told = Callable[[str], None]
 _BESIDE = "{} brings the same database: until it is erased there, comparisons find it there and note it"
+_UNLISTED = (
+    "the lake has rows of source {}, which cdc.yaml doesn't have: put it back, and erase there what it has of this"
+)
 
 
 @dataclass(slots=True)
@@ -116,7 +119,7 @@ class Search:
         path = self.changes()
         current = [File(path, name) for name in delta_table.files(path)]
         of_it = values.values_of(who, current, self.known())
-        who = replace(who, doubts=[*who.doubts, *map(_BESIDE.format, shadows.beside(self.config, self.source))])
+        who = replace(who, doubts=self.doubts(who))
         tables = Tables(self.config, who, found, of_it.own, salt, write)
         done = []
         for one in tables.each():
@@ -124,6 +127,11 @@ class Search:
             if one.files:
                 self.told(f"{one.table.path}: {count(one.rows, 'row')} in {count(len(one.files), 'file')}")
         return Prepared(who, found, of_it, tables, done)
+
+    def doubts(self, who: Subject) -> list[str]:
+        """Why something of it may be left, also elsewhere in the lake."""
+        beside = map(_BESIDE.format, shadows.beside(self.config, self.source))
+        return [*who.doubts, *beside, *map(_UNLISTED.format, unlisted(self.config))]
 
     def known(self) -> list[str]:
         """Texts that aren't the subject's: names, columns and statements of the source."""
@@ -156,3 +164,14 @@ class Search:
         of = positions.numberings(self.config, self.source)
         there = ((offset, state.get(w := (topic, p)), of.get(w, ())) for topic, p, offset in addresses)
         return sum(s is not None and positions.may_be_there(offset, s, how) for offset, s, how in there)
+
+
+def unlisted(config: Config) -> list[str]:
+    """Sources that the lake has rows of and cdc.yaml doesn't have."""
+    lake = stores.lake(config)
+    told = queries.query("SELECT DISTINCT source FROM t ORDER BY 1", t=OFFSET_LEDGER.at(lake))
+    gone = [r["source"] for r in told or [] if r["source"] not in {s.name for s in config.sources}]
+    changelog = CHANGELOG.at(lake)
+    there = delta_table.added(changelog) if gone and delta_table.exists(changelog) else None
+    has = there["partition.source"].unique().to_pylist() if there else ()
+    return [name for name in gone if name in has or delta_table.exists(LANDING.at(lake, source=name))]

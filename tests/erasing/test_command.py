@@ -38,10 +38,12 @@ def test_the_example(world, capsys):
     assert code == 0
     assert rows(w, "people") == before
     assert re.search(r"with rows of others +1\n", plan)
+    assert re.search(r"not looked for in texts +2 values that may stand anywhere, 0 that others have\n", plan)
     assert "oracle.people id=6" in plan
     code, done = told("erase", "oracle", "oracle.people", "7", "--yes")
     assert code == 0
     assert re.search(r"left +0\n", done)
+    assert re.search(r"not looked for in texts +2 values that may stand anywhere, 0 that others have\n", done)
     assert holding(lake(w), "Quartermain", "zebulon", "1979-01-02") == []
     assert rows(w, "people") == {6: before[6]}
     code, certified = told("certify", "oracle", "oracle.people")

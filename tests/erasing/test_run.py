@@ -1,6 +1,7 @@
 """A subject's bytes out of a lake that a real broker feeds from a real MariaDB: gone from every file, other rows as
 they were, and the platform goes on."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 
 from cdc_platform import chain
 from cdc_platform.erasing.errors import EraseRefused
-from cdc_platform.lake import erasing, stores
+from cdc_platform.lake import delta_table, erasing, stores
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.replay.run import replay
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark.session import leased
+from cdc_platform.tables import ERASURES
 from tests.erasing.bytes import holding
 from tests.erasing.people import MAIL, SECRET, erasure, filled, lake, rows
 
@@ -37,6 +39,9 @@ def test_nothing_is_left(world, format):
     assert any(m["shared"] for m in plan["messages"]) == (format != "debezium")
     told = erasure(w, name).erase(w.spark)
     assert told["proof"]["left"] == 0, told
+    assert (told["proof"]["values"], told["proof"]["too_short"], told["proof"]["doubts"]) == (3, 2, [])  # 7, a date
+    [kept] = delta_table.ask("SELECT proof FROM {t} WHERE stage = 'done'", t=ERASURES.at(stores.lake(w.config)))
+    assert json.loads(kept["proof"]) == told["proof"]
     assert holding(lake(w), SECRET, MAIL) == []
     assert rows(w, name) == {k: v for k, v in before.items() if k != 7}
     now = w.ledger()

@@ -67,7 +67,9 @@ def test_differences_of_a_subject(feeds):
     def erase(source: str) -> dict[str, Any]:
         found = Erasure.of(w.config, w.config.source(source), f"oracle.{t}", "7", follow=False, told=lambda _: None)
         assert any("brings the same database" in doubt for doubt in found.plan()["doubts"])
-        return found.erase(w.spark)
+        done = found.erase(w.spark)
+        assert any("brings the same database" in doubt for doubt in done["proof"]["doubts"])
+        return done
 
     done = erase(OF)
     assert (done["proof"]["left"], done["rows"]["shadow_differences"]) == (0, 1)

@@ -171,6 +171,16 @@ def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
         assert versions(w, name, 2) == ["n2", "by the new one"]
     assert replay(w.spark, w.config, source)["equal"]
 
+    # a subject is erased in it, and what the other one has is named
+    listed, left = w.file.read_text(), yaml.safe_load(w.file.read_text())
+    left["sources"], left["shadow"] = left["sources"][:1], []
+    w.file.write_text(yaml.safe_dump(left))
+    done = told("erase", OF, f"{DB}.{name}", "50", "--yes")
+    assert any(f"source {BY}, which cdc.yaml lacks" in why for why in done["proof"]["doubts"])
+    w.file.write_text(listed)
+    done = told("erase", BY, f"{DB}.{name}", "50", "--yes")
+    assert done["records"] and not any("lacks" in why for why in done["proof"]["doubts"])
+
 
 @pytest.mark.thorough
 def test_a_killed_one_has_done_nothing_or_all(feeds, monkeypatch):
