@@ -99,13 +99,13 @@ class Noted:
         return batch.filter(pa.array(~mine))
 
 
-def _boolean(text: str) -> bool:
-    return text in ("1", "true")
+def _integer(text: str) -> int:
+    """Of a BIT(1), or what one feed tells as a truth value, a snapshot has `true`."""
+    return {"true": 1, "false": 0}[text] if text in ("true", "false") else int(text)
 
 
 _READ: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("integer", "year", "bit"), int),
-    "boolean": _boolean,
+    **dict.fromkeys(("integer", "year", "bit", "boolean"), _integer),
     "float": float,
 }
 

@@ -1,5 +1,6 @@
 """What comparisons of two feeds noted of a subject goes with it, whichever of the two it is erased in."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,19 @@ def test_a_key_is_known_however_it_is_spelled():
     work = Noted(frozenset({("shop", "orders")}), [key], types, alike, by="c")
     assert np.nonzero(work.mine(batch))[0].tolist() == [5]
     assert work.erased(batch, work.mine(batch)).num_rows == 5
+
+
+@pytest.mark.parametrize(
+    ("type_", "told", "kept"),
+    [("bit(1)", "1", "true"), ("bit(1)", "0", "false"), ("bit(9)", "257", "257"), ("tinyint(1)", "1", "true")],
+)
+def test_a_key_of_bits_is_known_as_a_snapshot_has_it(type_, told, kept):
+    parsed = parse_type(type_)
+    others = [k for k in ("true", "false", "257") if k != kept]
+    batch = noted(*(("b", "flags", json.dumps({"f": k, "id": "7"})) for k in (kept, *others)))
+    key = {"f": told, "id": "7"}
+    work = Noted(frozenset({("shop", "flags")}), [key], {"f": parsed}, Alikes({"f": parsed.family}))
+    assert np.nonzero(work.mine(batch))[0].tolist() == [0]
 
 
 @pytest.mark.thorough
