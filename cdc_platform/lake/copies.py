@@ -6,19 +6,19 @@ it was brought up to date.
 """
 
 import json
-import tempfile
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
 from cdc_platform.config.storage import Storage
-from cdc_platform.lake import log_state
+from cdc_platform.lake import copy_folders, log_state
 from cdc_platform.lake.data_files import statistics
 from cdc_platform.lake.folder import Folder
 from cdc_platform.lake.log_files import Action
@@ -48,7 +48,7 @@ class Copy:
     of: Store
     metadata: Action
     table: "DeltaTable"
-    _folder: "tempfile.TemporaryDirectory[str]"
+    _folder: "TemporaryDirectory[str]"
     identity: tuple[object, int] = (None, -1)
     """What tells its state from all others: a table and its version."""
     _there: dict[str, Action] = field(default_factory=dict)
@@ -144,7 +144,7 @@ def _made(told: Told) -> Copy:
 
     named = {name: told.metadata[name] for name in ("id", "schemaString", "partitionColumns")}
     named |= {"format": {"provider": "parquet", "options": {}}, "configuration": {}}
-    folder = tempfile.TemporaryDirectory(prefix="cdc-copy-", ignore_cleanup_errors=True)
+    folder = copy_folders.new()
     _put(folder.name, 0, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": named}])
     copy = Copy(told.path, told.metadata, DeltaTable(folder.name), folder)
     copy.follow(told)
