@@ -197,13 +197,14 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
     for name, path in paths.items():
         table, identity, copy = _readable(path)
         builder = builder.register(name, table)  # as it is now
-        state.append((name, path, identity))
+        state.append(identity)
         copied.append(copy)
-    if (known := answers.known(asked := (sql, *state))) is not None:
+    asked, as_they_are = (sql, *paths.items()), tuple(state)
+    if (known := answers.known(asked, as_they_are)) is not None:
         return known
     asked_now = builder.execute(sql.format(**{name: name for name in paths}))
-    found = answers.rows(answers.table(asked_now.read_all()))
-    answers.remember(asked, found)
+    found = answers.rows(told := answers.table(asked_now.read_all()))
+    answers.remember(asked, as_they_are, found, told.nbytes)
     return found
 
 
