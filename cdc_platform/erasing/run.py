@@ -83,6 +83,7 @@ class Erasure(Search):
             source_lock(self.config, self.source) as mine,
             leased(spark, mine),
             shadows.alone(self.config, self.source),
+            side.held(self.config, self.source),  # until nothing of it is read any more
         ):
             for table in (LANDING, ENVELOPES):
                 path = table.at(self.lake, source=self.source.name)
@@ -133,8 +134,7 @@ class Erasure(Search):
                 why = f"it is gone already: erasure {before['number']} did it"
             raise EraseRefused(self.source.name, why)
         if self.lake.exists(f"{side.FOLDER}/{self.source.name}/{side.RECORD}"):
-            with side.held(self.config, self.source):
-                side.discard(self.config, self.source)
+            side.discard(self.config, self.source)
         row = {
             **{"source": self.source.name, "number": self._number(path), "stage": "begun"},
             **name_columns(self.table.name),

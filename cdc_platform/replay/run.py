@@ -18,7 +18,7 @@ from cdc_platform.config.load import with_options
 from cdc_platform.config.replay import Start
 from cdc_platform.errors import ConfigError, LakeChanged, TableStopped
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, exchange, folders, queries, stores
+from cdc_platform.lake import delta_table, erasing, exchange, folders, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
@@ -61,8 +61,10 @@ def replay(
     where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (`_Sides.compared`),
     swapped and seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
     watch = Stopwatch()
-    replayed, now, chosen, begin = asked(config, source, tables, since, options, swap=swap)
+    asked(config, source, tables, since, options, swap=swap)  # what can't be meant is said at once
     with side.held(config, source) as lease, leased(spark, lease):
+        # An erasure may have come while this waited: nothing is decoded as it was before.
+        replayed, now, chosen, begin = asked(config, source, tables, since, options, swap=swap)
         beside = side.opened(config, replayed, now, begin)
         kept.keep(spark, config, replayed, now, beside)
         _decode(spark, beside, replayed, chosen)
@@ -94,7 +96,10 @@ def asked(
     swap: bool,
 ) -> tuple[Source, Present, list[TableName], tuple[Start, ...]]:
     """What a replay is to make: the source with its options, the lake in use, tables, where to begin. Without Spark.
-    Raises ConfigError, NotReadable, RunInProgress."""
+    Raises ConfigError, also while an erasure isn't finished, NotReadable, RunInProgress."""
+    if source.name in erasing.underway(stores.lake(config)):
+        problem = "an erasure of it was begun and isn't finished: what it takes out would be decoded once more"
+        raise ConfigError(source.name, problem, ["`cdc-platform erase` with its key once more, and then this"])
     given = {"--table": tables, "--from": since, "--options": options}
     if swap and any(given.values()):
         without = [f"without {name}" for name, of in given.items() if of]

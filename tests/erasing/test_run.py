@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from cdc_platform import chain
+from cdc_platform.erasing import run as running
 from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.errors import ConfigError, RunInProgress
 from cdc_platform.lake import delta_table, erasing, stores
 from cdc_platform.lake.writer_lock import source_lock
-from cdc_platform.replay.run import replay
+from cdc_platform.replay import side
+from cdc_platform.replay.run import asked, replay
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import ERASURES
@@ -25,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.
 @pytest.mark.parametrize(
     "format", [*(pytest.param(f, marks=pytest.mark.thorough) for f in ("debezium", "canal")), "tencent_dts"]
 )
-def test_nothing_is_left(world, format):
+def test_nothing_is_left(world, format, monkeypatch):
     w = world(format)
     name = f"people_{format}"
     filled(w, name)
@@ -37,7 +40,23 @@ def test_nothing_is_left(world, format):
     assert all(any(path.iterdir()) for path in killed), "a plan leaves all as it is"
     assert plan["alive"] and plan["messages"] and not plan["not_read"]
     assert any(m["shared"] for m in plan["messages"]) == (format != "debezium")
-    told = erasure(w, name).erase(w.spark)
+    tried = []
+
+    def finish(*given: Any) -> None:
+        """No replay begins with what is about to go."""
+        with pytest.raises(RunInProgress), side.held(w.config, w.source):
+            pass
+        with pytest.raises(ConfigError, match="an erasure of it was begun"):
+            asked(w.config, w.source, (), (), None, swap=False)
+        tried.append(given)
+        finished(*given)
+
+    finished = running.erasing.finish
+    with monkeypatch.context() as patched:
+        patched.setattr(side, "_WAIT_S", 0.1)
+        patched.setattr(running.erasing, "finish", finish)
+        told = erasure(w, name).erase(w.spark)
+    assert tried
     assert told["proof"]["left"] == 0, told
     assert (told["proof"]["values"], told["proof"]["too_short"], told["proof"]["doubts"]) == (3, 2, [])  # 7, a date
     [kept] = delta_table.ask("SELECT proof FROM {t} WHERE stage = 'done'", t=ERASURES.at(stores.lake(w.config)))

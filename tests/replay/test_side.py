@@ -1,17 +1,19 @@
 """The side lake of a replay: who lost it changes nothing there any more."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from cdc_platform.changes import decoded_by
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import LeaseLost
-from cdc_platform.lake import stores
+from cdc_platform.errors import ConfigError, LeaseLost
+from cdc_platform.lake import erasing, lease, stores
 from cdc_platform.lake.batches import End
-from cdc_platform.replay import side
+from cdc_platform.replay import run, side
 from cdc_platform.replay.present import Present
 
 PRESENT = Present(End(3, 0), "id", 3, {}, {})
@@ -20,6 +22,25 @@ PRESENT = Present(End(3, 0), "id", 3, {}, {})
 def begun_anew(config: Config, source: Source) -> None:
     other = source.model_copy(update={"format": "canal_json"})
     side.opened(config, other, PRESENT)
+
+
+def test_an_erasure_that_came_while_a_replay_waited_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"name": "s", "format": "canal", "topics": ["t"]}
+    config = Config.model_validate({"lake": str(tmp_path), "sources": [told]})
+    source, held = config.source("s"), side.held
+    monkeypatch.setattr(run.present, "look", lambda *_: PRESENT)
+    monkeypatch.setattr(run, "leased", lambda *_: nullcontext())
+
+    @contextmanager
+    def later(*given: Any) -> Iterator[lease.Lease]:
+        with held(*given) as mine:
+            erasing.decide(stores.lake(config), "s", [], number=1)
+            yield mine
+
+    monkeypatch.setattr(side, "held", later)
+    with pytest.raises(ConfigError, match="an erasure of it was begun and isn't finished"):
+        run.replay(cast("Any", None), config, source)
+    assert not stores.lake(config).exists("_replays/s/replay.json")
 
 
 @pytest.mark.parametrize("change", [side.discard, begun_anew])
