@@ -48,12 +48,12 @@ class Part(NamedTuple):
 def worth(text: str) -> bool:
     """Whether a text can be told from others where it stands as a part."""
     if any(c.isalpha() for c in text):
-        return len(text) >= _LETTERS or (len(text) >= _IDEOGRAPHS and any(map(_is_ideograph, text)))
+        return len(text) >= _LETTERS or sum(map(_is_ideograph, text)) >= _IDEOGRAPHS
     return _is_told_by_digits(text)
 
 
 def _is_ideograph(char: str) -> bool:
-    return ord(char) > 0x1100 and bool(_WORDS.match(unicodedata.name(char, "")))
+    return ord(char) > 0x1100 and char.isalpha() and bool(_WORDS.match(unicodedata.name(char, "")))
 
 
 def _is_told_by_digits(text: str) -> bool:
