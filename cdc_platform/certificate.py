@@ -143,7 +143,7 @@ class _Shared:
     shadows: dict[Name, list[Open]]
     schemas: dict[Name, str]
     beside: dict[Name, list[Beside]]
-    erased: dict[Name, list[Erased]]
+    erased: dict[Name, tuple[list[Erased], list[str]]]
 
     @classmethod
     def of(cls, config: Config, source: Source, names: Collection[Name]) -> "_Shared":
@@ -199,10 +199,10 @@ class _Shared:
         wrong += [one.text for one in sequences.unmended(self.shadows.get(name, ()), compared, not never)]
         lacks = [_never_compared(never)] if never else []
         lacks += [clause for c in compared for clause in c["falls_short"]]
-        lacks += [one.text for one in self.erased.get(name, ()) if one.at is None]
+        of_erased, to_erase = self.erased.get(name, ((), ()))
+        lacks += to_erase
         if compared:
-            before = [one for one in self.erased.get(name, ()) if one.at is not None]
-            lacks += [one.text for one in sequences.unmended(before, compared)]
+            lacks += [one.text for one in sequences.unmended(of_erased, compared)]
         if up_to is None:
             lacks.append("up to when it is complete isn't told")
         facts = {
@@ -256,8 +256,8 @@ def _of_others(held: Iterable[_Held]) -> list[str]:
 
 def _erased(
     config: Config, source: Source, names: Collection[Name], gone: Iterable[dict[str, Any]]
-) -> dict[Name, list[Erased]]:
-    """Table with a certificate → why it isn't proven after erasures."""
+) -> dict[Name, tuple[list[Erased], list[str]]]:
+    """Table with a certificate → why it isn't proven after erasures (erased.unproven)."""
     gone = list(gone)
     told = renames.renames(config, source) if gone else {}
     found: dict[Name, list[dict[str, Any]]] = {}

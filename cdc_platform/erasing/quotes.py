@@ -135,7 +135,7 @@ _DEEP = 3
 @lru_cache(1024)
 def forms(part: Part) -> tuple[Part, ...]:
     """A part as it is, as Python shows it, and both in JSON, which may be a text of JSON."""
-    return tuple(Part(*told, part.bounded) for told in _spelled(*part[:3]))
+    return tuple(Part(a, b, c, part.bounded) for a, b, c in _spelled(part.text, part.before, part.after))
 
 
 def _spelled(*texts: str) -> dict[tuple[str, ...], None]:

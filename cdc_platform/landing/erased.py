@@ -97,27 +97,27 @@ def of_source(config: Config, source: Source) -> list[dict[str, Any]]:
 
 
 class Erased(NamedTuple):
-    """Why a table isn't proven after an erasure of a row of it. at: until a comparison after that finds it equal; None:
-    until it is done once more."""
+    """That a row was taken out of a table at a time, so that it isn't proven until a comparison after that."""
 
-    at: datetime | None
+    at: datetime
     text: str
 
 
-def unproven(told: Sequence[Mapping[str, Any]]) -> list[Erased]:
-    """told: as of_source, of one table."""
-    found: list[Erased] = []
+def unproven(told: Sequence[Mapping[str, Any]]) -> tuple[list[Erased], list[str]]:
+    """Why a table isn't proven after erasures of its rows (of_source): until a comparison, and until `erase` was done
+    once more."""
+    compare, erase = list[Erased](), list[str]()
     for i, e in enumerate(told):
         of = f"erasure {e['number']}"
         if e["left"] is None:
-            found += [Erased(None, f"{of} of a row isn't finished")] if i == 0 else []
+            erase += [f"{of} of a row isn't finished"] if i == 0 else []
             continue
-        found.append(Erased(e["at"], f"it was compared before {of} took a row out of it"))
+        compare.append(Erased(e["at"], f"it was compared before {of} took a row out of it"))
         if e["left"] and all(later["left"] != 0 for later in told[:i]):
-            found.append(Erased(None, f"{of} left something in {count(e['left'], 'place')}"))
+            erase.append(f"{of} left something in {count(e['left'], 'place')}")
         if e["again"]:
-            found.append(Erased(None, f"messages of {of} were sent again: {e['again']:,}"))
-    return found
+            erase.append(f"messages of {of} were sent again: {e['again']:,}")
+    return compare, erase
 
 
 def _place(record: Mapping[str, Any]) -> Place:

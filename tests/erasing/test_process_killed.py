@@ -17,7 +17,7 @@ from tests.erasing.people import PEOPLE, lake, rows
 
 pytestmark = [
     *(pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.thorough),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 
 PROGRAM = """
