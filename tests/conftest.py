@@ -55,6 +55,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for its in (*(its for _, its in spread), *groups["short"]) for item in its]
 
 
+@pytest.fixture
+def clock_set(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock by some seconds, as far as psutil tells: when the system started, and processes after that."""
+    import psutil
+
+    system: Any = psutil._psplatform  # type: ignore[attr-defined]
+    told = system.boot_time()
+    return lambda seconds: monkeypatch.setattr(system, "boot_time", lambda: told + seconds)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
     """A running embedded broker of this test session's own, on a free port."""

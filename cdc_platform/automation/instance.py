@@ -8,19 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from cdc_platform.config import Config
 from cdc_platform.setup.packaged import packaged
+from cdc_platform.setup.process_start import has_ended, start_of
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
 
 PROCESS_TAG = "cdc/process"
-"""On runs of the command line: host, process id and start time of the process that executes them."""
+"""On runs of the command line: host, process id and process_start.start_of of the process that executes them."""
 GONE = "The process that executed this run has ended."
-_CLOCK_S = 2.0
-"""Times of a process's start differ by so much: they move with the clock."""
 
 
 def dagster_home(config: Config) -> Path:
@@ -87,19 +84,13 @@ def end_orphans(instance: "DagsterInstance") -> list[str]:
 
 def process_tag() -> str:
     """Value of PROCESS_TAG for a run that this process executes itself."""
-    return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
+    return f"{socket.gethostname()}/{os.getpid()}/{start_of(os.getpid()) or ''}"
 
 
 def is_gone(run: "DagsterRun") -> bool:
     """Whether a process of this machine executed the run and has ended without a word, as when it is killed."""
-    host, _, process = run.tags.get(PROCESS_TAG, "").rpartition("/")[0].partition("/")
-    if host != socket.gethostname() or not process.isdecimal():
-        return False
-    try:
-        created = psutil.Process(int(process)).create_time()
-    except psutil.NoSuchProcess:
-        return True
-    return abs(created - float(run.tags[PROCESS_TAG].rpartition("/")[2])) > _CLOCK_S
+    host, process, start = (*run.tags.get(PROCESS_TAG, "").split("/"), "", "")[:3]
+    return host == socket.gethostname() and process.isdecimal() and has_ended(int(process), start)
 
 
 def end_own_orphans(config: Config) -> list[str]:

@@ -15,12 +15,11 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import psutil
-
 from cdc_platform.config import Config
 from cdc_platform.errors import SetupError
 from cdc_platform.setup.packaged import PARENT, in_checkout, setup_command
 from cdc_platform.setup.ports import free_port
+from cdc_platform.setup.process_start import has_ended, start_of
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the variable's name; server and client read it
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -28,13 +27,13 @@ _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server. created: its process's start time, which tells it from a later process of the same
-    id."""
+    """A running server. created: what tells its process from a later one of the same id, if the machine says
+    (process_start.start_of); a time where a version before noted it."""
 
     remote: str
     port: int
     pid: int
-    created: float
+    created: str | float | None
     token: str
 
     @property
@@ -87,7 +86,7 @@ def launch(config: Config, log: Path) -> tuple[subprocess.Popen[bytes], Server]:
             cwd=config.state_dir,
             start_new_session=True,
         )
-    server = Server(f"sc://localhost:{port}", port, process.pid, psutil.Process(process.pid).create_time(), token)
+    server = Server(f"sc://localhost:{port}", port, process.pid, start_of(process.pid), token)
     _private(_file(config), json.dumps(asdict(server)))
     return process, server
 
@@ -96,10 +95,9 @@ def living(config: Config) -> Server | None:
     """The server that `ui` started for this cdc.yaml, when it lives and answers."""
     try:
         server = Server(**json.loads(_file(config).read_text()))
-        alive = psutil.Process(server.pid).create_time() == server.created
-    except (OSError, ValueError, TypeError, psutil.Error):
+    except (OSError, ValueError, TypeError):
         return None
-    return server if alive and answers(server.port) else None
+    return server if not has_ended(server.pid, server.created) and answers(server.port) else None
 
 
 def forget(config: Config) -> None:

@@ -9,7 +9,14 @@ import sys
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster._core.test_utils import create_run_for_test
 
-from cdc_platform.automation.instance import PROCESS_TAG, dagster_home, end_orphans, make_storage, process_tag
+from cdc_platform.automation.instance import (
+    PROCESS_TAG,
+    dagster_home,
+    end_orphans,
+    is_gone,
+    make_storage,
+    process_tag,
+)
 
 
 def test_all_tables_are_there_before_programs_start(make_config, monkeypatch):
@@ -41,7 +48,8 @@ def test_runs_of_a_code_server_that_ended_are_ended_and_others_left_alone():
                 ("by hand", DagsterRunStatus.STARTED, {}),
                 ("commanded", DagsterRunStatus.STARTED, {PROCESS_TAG: process_tag()}),
                 ("killed", DagsterRunStatus.STARTED, {PROCESS_TAG: f"{host}/{ended.pid}/1.5"}),
-                ("its number is another's", DagsterRunStatus.STARTED, {PROCESS_TAG: f"{host}/{os.getpid()}/1.5"}),
+                ("its number is another's", DagsterRunStatus.STARTED, {PROCESS_TAG: f"{process_tag()}0"}),
+                ("noted by a time", DagsterRunStatus.STARTED, {PROCESS_TAG: f"{host}/{os.getpid()}/1.5"}),
                 ("elsewhere", DagsterRunStatus.STARTED, {PROCESS_TAG: f"not{host}/{ended.pid}/1.5"}),
                 ("done", DagsterRunStatus.SUCCESS, launched),
             )
@@ -56,7 +64,16 @@ def test_runs_of_a_code_server_that_ended_are_ended_and_others_left_alone():
             "commanded": "STARTED",
             "killed": "FAILURE",
             "its number is another's": "FAILURE",
+            "noted by a time": "STARTED",
             "elsewhere": "STARTED",
             "done": "SUCCESS",
         }
         assert end_orphans(instance) == []
+
+
+def test_a_clock_that_is_set_ends_no_run(clock_set):
+    tag = {PROCESS_TAG: process_tag()}
+    clock_set(3600)
+    with DagsterInstance.local_temp() as instance:
+        run = create_run_for_test(instance, job_name="j", status=DagsterRunStatus.STARTED, tags=tag)
+        assert not is_gone(run)

@@ -147,9 +147,53 @@ def test_a_process_of_this_machine_that_has_ended_holds_nothing(store):
     with held(store) as mine:
         assert mine.number == 8
     lease._last.clear()
-    record(store, 9, holder={**lease._holder(), "started": 1.0})  # its number is another process's now
+    mine = lease._holder()
+    record(store, 9, holder={**mine, "started": f"{mine['started']}0"})  # its number is another process's now
     with held(store):
         pass
+
+
+def test_a_process_that_a_version_before_noted_is_waited_for(store):
+    """By the time at which it started, which may have been told differently then."""
+    mine = lease._holder()
+    for machine in (mine["machine"], mine["machine"][:2]):
+        record(store, 7, length_s=0.5, holder={**mine, "machine": machine, "started": 1.0})
+        with pytest.raises(RunInProgress), held(store):
+            pass
+    with held(store, 10) as lease_:
+        assert lease_.number == 8
+
+
+_HOLDS = """
+import sys
+from cdc_platform.config.storage import Storage
+from cdc_platform.lake import lease, stores
+lake = stores.of(sys.argv[1], Storage())
+with lease.held(lake, "s", "s", 0):
+    print("held", flush=True)
+    sys.stdin.readline()
+    lease.check()
+"""
+
+
+def test_a_clock_that_is_set_takes_no_lease_from_a_process_of_this_machine(tmp_path, clock_set):
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDS, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        clock_set(1)
+        with pytest.raises(RunInProgress), held(stores.of(str(tmp_path), Storage()), 0.1):
+            pass
+        process.communicate("\n", timeout=60)
+        assert process.returncode == 0
+    finally:
+        process.kill()
 
 
 def test_who_was_overtaken_commits_no_more_and_is_told(store):
