@@ -100,7 +100,19 @@ class Storage(Model):
         found = s3 or all_
         if found and not _ENDPOINT.match(found):
             raise ConfigError(f"AWS_ENDPOINT_URL{'_S3' if s3 else ''} of the environment", _NO_ENDPOINT)
-        return found
+        return found and found.rstrip("/")
+
+    @property
+    def _place(self) -> str | None:
+        """The region, by the environment where the section doesn't give it; None: nobody says. Raises ConfigError."""
+        found = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return found or ("us-east-1" if self.address else None)  # what Python's clients take, too
+
+    def settled(self) -> Self:
+        """The same with address and region given, as this process's environment has them: tasks take it along to
+        machines that may have another. Keys stay where they are. Raises ConfigError."""
+        found = {"endpoint": self.address, "region": self._place}
+        return self.model_copy(update={name: value for name, value in found.items() if value is not None})
 
     @property
     def secrets(self) -> list[str]:
@@ -130,13 +142,12 @@ class Storage(Model):
         """Spark properties for tables at this URI. Raises ConfigError."""
         if kind(uri) != "s3":
             return {}
-        region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         options = {**self._named(_S3A), "path.style.access": str(self.path_style).lower()}
         if endpoint := self.address:
             options["endpoint"] = endpoint
             options["connection.ssl.enabled"] = str(not self.allow_http).lower()
-        if region or endpoint:  # what Python's clients take, too
-            options["endpoint.region"] = region or "us-east-1"
+        if region := self._place:
+            options["endpoint.region"] = region
         return {f"spark.hadoop.fs.s3a.{k}": v for k, v in options.items()}
 
     def _named(self, keys: dict[str, str]) -> dict[str, str]:

@@ -23,10 +23,11 @@ def messages(config: Config) -> Store:
 
 
 def of(uri: str, storage: Storage) -> Store:
-    """The store at an absolute path or a URI. Raises ConfigError where there is none for its scheme."""
+    """The store at an absolute path or a URI. It may go to other machines: they reach the same one, whatever address
+    their environment gives. Raises ConfigError where there is none for its scheme, or no address can be."""
     if kind(uri) != "folder":
         location(uri)
-        return ObjectStore(f"s3://{uri.rstrip('/').split('://', 1)[1]}", storage)
+        return ObjectStore(f"s3://{uri.rstrip('/').split('://', 1)[1]}", storage.settled())
     path = url2pathname(urlsplit(uri).path) if uri.lower().startswith("file:") else uri
     if not path.startswith("/"):
         raise ConfigError("lake", f"{uri!r} is no absolute path")

@@ -69,6 +69,19 @@ def test_spark_takes_address_and_region_of_the_environment_too(monkeypatch):
     }
 
 
+def test_what_travels_has_the_address_and_region_of_the_environment(monkeypatch):
+    assert Storage().settled() == Storage()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1/")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    assert Storage().settled() == Storage(endpoint="http://127.0.0.1:1", region="us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert Storage(path_style=False).settled() == Storage(
+        endpoint="http://127.0.0.1:1", region="eu-west-1", path_style=False
+    )
+    given = Storage(endpoint="http://127.0.0.1:2", region="x")
+    assert given.settled() == given
+
+
 @pytest.mark.parametrize("key", ["endpoint", "path.style.access", "bucket.lake.endpoint", "secret.key"])
 def test_what_storage_gives_is_not_given_to_spark_alone(key, monkeypatch):
     monkeypatch.setenv("CANARY", CANARY)

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -408,6 +410,26 @@ def test_what_is_not_given_comes_from_the_environment(s3, s3_store, monkeypatch)
         assert stores.of(s3_store.root, Storage()).read("a") == b"x"
     finally:
         object_files._client.cache_clear()
+
+
+@pytest.mark.s3
+def test_an_address_of_the_environment_goes_with_the_task(s3, s3_store, monkeypatch):
+    """An executor's environment has none, or another; its keys are its own."""
+    s3_store.put("a", b"x")
+    for name, value in (
+        ("ENDPOINT_URL", f"{s3.endpoint}/"),
+        ("REGION", "eu-west-9"),
+        ("SECRET_ACCESS_KEY", "driver's"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    task = pickle.dumps(stores.of(s3_store.root, Storage()))
+    assert b"driver's" not in task
+    script = "import pickle, sys; store = pickle.load(sys.stdin.buffer); print(store.read('a'), store.storage.region)"
+    for there in ({}, {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9", "AWS_REGION": "x"}):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+        env |= {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", **there}
+        told = subprocess.run([sys.executable, "-c", script], input=task, env=env, capture_output=True, check=False)
+        assert told.stdout == b"b'x' eu-west-9\n", told.stderr.decode()[-2000:]
 
 
 @pytest.mark.s3
