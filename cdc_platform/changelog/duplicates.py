@@ -20,6 +20,7 @@ from cdc_platform.formats.contract import EVENT, OPS
 from cdc_platform.lake.data_files import Output, Unit, footer, read
 from cdc_platform.lake.store import File
 from cdc_platform.spark import arrow_tasks
+from cdc_platform.spark.cores import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,7 @@ def shared(spark: "SparkSession", files: list[File], notes: list[dict[str, Any]]
     found = spans(files, notes)
     if unplaced or any(s.high[1] >= 1 << 63 for s in found):
         return True
-    return any(arrow_tasks.run(spark, tasks(found, arrow_tasks.cores(spark)), rows, Twice(), {}).told)
+    return any(arrow_tasks.run(spark, tasks(found, cores_of(spark)), rows, Twice(), {}).told)
 
 
 def spans(files: list[File], notes: list[dict[str, Any]]) -> list[Span]:

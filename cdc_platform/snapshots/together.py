@@ -39,6 +39,7 @@ from cdc_platform.snapshots.schema.features import Features
 from cdc_platform.snapshots.table_batch import Work
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.spark.cores import cores_of
 from cdc_platform.tables import ROW_ADDRESS, Name
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def bring_up(work: Work, asked: list[Asked]) -> dict[Name, state.Outcome]:
     prepared = [p for p in _side_by_side(work, each) if p is not None]
     if not prepared:
         return {}
-    tasks = _tasks(prepared, arrow_tasks.cores(spark))
+    tasks = _tasks(prepared, cores_of(spark))
     told: list[Told] = [t for some in arrow_tasks.run(spark, tasks, given, done, {}).told for t in some]
     ended = [partial(_committed, work, prepared[t["table"]], t) for t in told]
     outcomes = [o for o in _side_by_side(work, ended) if o is not None]

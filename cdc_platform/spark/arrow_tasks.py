@@ -21,6 +21,7 @@ from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, conformed, outputs, read, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import workers
+from cdc_platform.spark.cores import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,12 +140,7 @@ def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:
 
 
 def _tasks(spark: "SparkSession", all_units: list[Unit]) -> list[list[Unit]]:
-    return shared_out(all_units, cores(spark))
-
-
-def cores(spark: "SparkSession") -> int:
-    """How many tasks run at once."""
-    return max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2)
+    return shared_out(all_units, cores_of(spark))
 
 
 class Sized(Protocol):

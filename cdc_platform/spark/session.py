@@ -196,6 +196,7 @@ def _on_one_machine(master: str, jars: list[str]) -> dict[str, str]:
         _JAVA: f"{_LOCAL[_JAVA]} {options()}".strip(),
         **sent,
         _CLASS_PATH: os.pathsep.join(archived),
+        "spark.default.parallelism": str(tasks),  # as Spark has it; a Connect server tells it by this key
         "spark.sql.shuffle.partitions": str(tasks * 2),
         # What each task holds, and what there is beside them. Java takes more where it may, and is no faster then.
         "spark.driver.memory": f"{_HEAP_MB + _TASK_HEAP_MB * tasks}m",

@@ -26,6 +26,7 @@ from cdc_platform.lake.commits import Live, Marked
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, footer, read
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks
+from cdc_platform.spark.cores import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -260,7 +261,7 @@ def replace(
         if now is None:
             return False
         files = files_of(sink.table, now, keys.schema.names[0], ends)
-        tasks = arrow_tasks.shared_out(files, arrow_tasks.cores(spark), bounded=False)
+        tasks = arrow_tasks.shared_out(files, cores_of(spark), bounded=False)
         work = Mark(sink.table, tuple(files)) if mark else Keep(sink.table, tuple(files))
         done = arrow_tasks.run(spark, tasks, partial(rows_of, keys), work, {} if mark else {KEPT: sink})
         found = [one for told in done.told for one in told]

@@ -24,6 +24,7 @@ from cdc_platform.snapshots.reduce import images, latest_by_key
 from cdc_platform.snapshots.reduce.fold import Profile, key_names
 from cdc_platform.snapshots.schema.columns import BOOKKEEPING, ORDER_FIELDS, TableColumn
 from cdc_platform.spark import arrow_tasks
+from cdc_platform.spark.cores import cores_of
 from cdc_platform.tables import Name, name_of
 
 _FEW = 50_000
@@ -44,7 +45,7 @@ class Plain:
         """Where the last change of each key stands, a file's in one partition, and few in as few as may be: `file`,
         `at`, as heads.last gives them."""
         number = {file: i for i, file in enumerate(self.files)}
-        cores = arrow_tasks.cores(spark)
+        cores = cores_of(spark)
         # What a task holds is bounded, and the more it has of the changes, the more of them it leaves out.
         shares = arrow_tasks.shared_out(units(self.files, whole=True), cores, bounded=False)
         tasks = [[latest_by_key.Numbered(number[u.file], u) for u in share] for share in shares]

@@ -19,6 +19,7 @@ from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.changes.maps import map_value
 from cdc_platform.lake.data_files import Unit, read, units
 from cdc_platform.spark import arrow_tasks, workers
+from cdc_platform.spark.cores import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +41,7 @@ def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[
     if not (tables := {n: p for n, p in tables.items() if n not in noted}):
         return noted
     files = list(dict.fromkeys(file for plain in tables.values() for file in plain.files))
-    cores = arrow_tasks.cores(spark)
+    cores = cores_of(spark)
     tasks = arrow_tasks.shared_out(units(files, whole=False), cores, bounded=False)
     changes = sum(plain.figures.changes for plain in tables.values())
     of, parts = [plain.table for plain in tables.values()], -(-changes // _AT_ONCE)
