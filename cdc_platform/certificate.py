@@ -8,8 +8,8 @@ wrong, and not all of it has been proven.
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_platform import tables
@@ -24,6 +24,8 @@ from cdc_platform.lake.watermarks import Complete
 from cdc_platform.lake.writer_lock import is_held
 from cdc_platform.landing import erased
 from cdc_platform.landing.erased import Erased
+from cdc_platform.reading import described
+from cdc_platform.reading.catalog import TableName
 from cdc_platform.shadow import kept as shadow
 from cdc_platform.shadow.kept import Open
 from cdc_platform.tables import CERTIFICATES, SCHEMA_HISTORY, Name, name_columns, name_of
@@ -33,7 +35,9 @@ PROVEN, CONSISTENT, BROKEN = "proven", "consistent", "broken"
 WAITING = "waiting"
 """State of a table that no batch has met."""
 _AGAIN = timedelta(days=1)
-"""An unchanged certificate is kept again when the table is complete up to so much more."""
+"""An unchanged certificate is kept again when the table is complete up to so much more, or no further, when there was
+another cut so long after it was kept."""
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,9 @@ class Certificate:
     landed, accounted, lost (offsets of the source), missing (records that its sender numbered and that never came),
     held (rows that name the table), held_unnamed (messages of the source that name none), erasures (erased.of_source),
     state, complete_up_to_proven (None: there is no time), position, gtids (up to which it is complete), cut, compared
-    (the newest comparison of each of its source tables), decoder versions, schema_version. beside: what is kept beside
-    it, of which the verdict says nothing."""
+    (the newest comparison of each of its source tables), gaps (which records are missing that no comparison has made
+    good), decoder versions, schema_version; where it is kept or shown by `certify` not_told (what the feed can't tell,
+    by column; `*`: of whole rows). beside: what is kept beside it, of which the verdict says nothing."""
 
     source: str
     name: Name
@@ -57,6 +62,21 @@ class Certificate:
     def text(self) -> str:
         """The verdict and its reasons as a clause."""
         return f"{self.verdict}: {'; '.join(self.reasons)}" if self.reasons else self.verdict
+
+    @property
+    def compared(self) -> dict[str, Any] | None:
+        """The newest comparison of one of its source tables."""
+        return max(self.facts["compared"], key=lambda c: c["at"], default=None)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What CERTIFICATES has of it beside its number."""
+        compared, cut = self.compared, self.facts["cut"]
+        return {
+            **{"source": self.source, **name_columns(self.name), "verdict": self.verdict, "reasons": [*self.reasons]},
+            **{"complete_up_to": self.complete_up_to, "facts": json.dumps(self.facts, default=str, sort_keys=True)},
+            **{"compared_at": compared and compared["at"], "cut": cut and cut["cut"]},
+        }
 
 
 def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
@@ -78,35 +98,40 @@ def _held_back(config: Config, source: Source) -> set[Name]:
 
 
 def issue(config: Config, found: Iterable[Certificate]) -> None:
-    """Keeps certificates of one source in CERTIFICATES, those that say something new."""
+    """Keeps certificates of one source in CERTIFICATES, those that say something new. Where others do so all the time,
+    the next call keeps them."""
     found = list(found)
-    path = CERTIFICATES.at(stores.lake(config))
     if not found:
         return
-    if not delta_table.exists(path):
-        new_tables.create(path, CERTIFICATES)
-    source = found[0].source
-    kept = queries.newest_of_tables(
-        path, 'number, verdict, reasons, complete_up_to, db, schema, "table"', "number", source=source
-    )
-    number = max((r["number"] for r in kept.values()), default=-1) + 1
-    rows = [
-        {
-            **{"source": source, "number": number, **name_columns(c.name)},
-            **{"verdict": c.verdict, "reasons": list(c.reasons), "complete_up_to": c.complete_up_to},
-            "facts": json.dumps(c.facts, default=str, sort_keys=True),
-        }
-        for c in found
-        if _is_news(c, kept.get(c.name))
-    ]
-    delta_table.append_rows(path, rows)
+    path, source = new_tables.ensure(CERTIFICATES, CERTIFICATES.at(stores.lake(config))), found[0].source
+    columns = 'number, verdict, reasons, complete_up_to, compared_at, cut, at, db, schema, "table"'
+    for _ in range(_TRIES):
+        kept = queries.newest_of_tables(path, columns, "number", source=source)
+        news = with_untold(config, (c for c in found if _is_news(c, kept.get(c.name))))
+        number = max((r["number"] for r in kept.values()), default=-1) + 1
+        of = f"source = {queries.text(source)} AND number = {number}"  # nobody else has it: they need no lease
+        if not news or delta_table.append_rows(path, [{**c.row, "number": number} for c in news], of=of):
+            return
+
+
+def with_untold(config: Config, found: Iterable[Certificate]) -> list[Certificate]:
+    """The same with the fact `not_told`."""
+    found = list(found)
+    names = {c.name: TableName.of(c.source, c.name) for c in found if "not_told" not in c.facts}
+    untold = described.limits(config, names.values())
+    return [replace(c, facts={**c.facts, "not_told": untold[names[c.name]]}) if c.name in names else c for c in found]
 
 
 def _is_news(now: Certificate, kept: dict[str, Any] | None) -> bool:
+    """Whether a certificate is to be kept. kept: the row of the newest one so far. As many are as there are verdicts
+    and comparisons, and one a day."""
     if kept is None or (now.verdict, list(now.reasons)) != (kept["verdict"], list(kept["reasons"] or ())):
         return True
-    up_to, before = now.complete_up_to, kept["complete_up_to"]
-    return up_to is not None and (before is None or up_to - before >= _AGAIN)
+    up_to, before, cut = now.complete_up_to, kept["complete_up_to"], now.facts["cut"]
+    further = up_to is not None and (before is None or up_to - before >= _AGAIN)
+    if further or (now.compared and now.compared["at"] != kept["compared_at"]):
+        return True
+    return bool(cut) and cut["cut"] != kept["cut"] and datetime.now(UTC) - kept["at"] >= _AGAIN
 
 
 def _unaccounted(config: Config, source: Source) -> list[str]:
@@ -195,7 +220,8 @@ class _Shared:
         wrong += [difference(c) for c in compared if not c["equal"]]
         if unmended := sequences.unmended_loss(self.facts["lost"], compared, not never):
             wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
-        wrong += [gap.text for gap in sequences.unmended(self.gaps, compared, not never)]
+        gaps = [gap.text for gap in sequences.unmended(self.gaps, compared, not never)]
+        wrong += gaps
         wrong += [one.text for one in sequences.unmended(self.shadows.get(name, ()), compared, not never)]
         lacks = [_never_compared(never)] if never else []
         lacks += [clause for c in compared for clause in c["falls_short"]]
@@ -207,7 +233,7 @@ class _Shared:
             lacks.append("up to when it is complete isn't told")
         facts = {
             **self.facts,
-            **{"state": state["state"], "held": held, "compared": compared},
+            **{"state": state["state"], "held": held, "compared": compared, "gaps": gaps},
             "complete_up_to_proven": self.complete and self.complete.proven_time_of(name),
             "position": self.complete and self.complete.position_of(name),
             "gtids": self.complete and self.complete.gtids(name),

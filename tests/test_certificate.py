@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,8 @@ from cdc_platform.certificate import Certificate
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
 from cdc_platform.config.shadow import Shadow
-from cdc_platform.lake import lease, sequences, stores
+from cdc_platform.formats import FORMATS
+from cdc_platform.lake import lease, new_tables, sequences, stores
 from cdc_platform.results import StageResult
 from tests.automation.conftest import complete, held, ledger, resolve, schema_history, snapshot, table_state
 from tests.rows import add
@@ -353,6 +355,119 @@ def test_what_changes_is_kept(config: Config):
     complete(config, SOURCE, 2, NOON + timedelta(hours=24))
     issue()
     assert kept()[3:] == [(2, "items", "consistent"), (2, "orders", "proven")]
+
+
+def rows_kept(config: Config, table: str = "orders") -> list[dict[str, Any]]:
+    """Of one table, the oldest first."""
+    rows = DeltaTable(tables.CERTIFICATES.at(config.lake)).to_pyarrow_table().to_pylist()
+    return sorted((r for r in rows if r["table"] == table), key=lambda r: r["number"])
+
+
+def test_a_tables_page_shows_what_its_certificate_was_made_from(config: Config):
+    def shown() -> dict[str, Any]:
+        status = {s.name: s for s in table_status.statuses(config, config.sources[0])}["shop.orders"]
+        found = table_events.metadata(status)
+        return {k: v.value if isinstance(v, dg.MetadataValue) else v for k, v in found.items()}
+
+    found = shown()
+    assert (found["source_landed"], found["source_accounted"]) == (10, 10)
+    assert found["decoder_versions"] == FORMATS["tencent_dts"].version
+    assert not [k for k in found if k.startswith("compared") or k == "missing_records"]
+    told = {"binlog_file": "b.1", "binlog_pos": 4, "digest": "d", "differing": 0}
+    compared(config, "orders", **told)
+    compared(config, "orders", **{**told, "at": NOON + timedelta(hours=1), "differing": 3, "equal": False})
+    found = {k: v for k, v in shown().items() if k.startswith("compared")}
+    assert found.pop("compared_at") == (NOON + timedelta(hours=1)).timestamp()
+    assert found == {
+        "compared_with": "shop.orders: server",
+        "compared_position": "b.1:4",
+        "compared_rows": 2,
+        "compared_digest": "d",
+        "compared_differing": 3,
+    }
+
+
+def test_a_tables_page_shows_few_of_many_gaps(config: Config):
+    gaps = [f"gap {n}" for n in range(9)]
+    facts = {**now(config)[ORDERS].facts, "gaps": gaps}
+    status = {s.name: s for s in table_status.statuses(config, config.sources[0])}["shop.orders"]
+    many = replace(status, certificate=replace(now(config)[ORDERS], facts=facts))
+    assert table_events.metadata(many)["missing_records"] == "gap 0; gap 1; gap 2; 6 gaps more"
+
+
+def test_a_new_comparison_is_kept_at_once_and_each_once(config: Config):
+    """Also of a table that is complete up to no time."""
+    complete(config, SOURCE, 1, NOON, orders="quarantine held it")
+    for hour in (0, 1):
+        compared(config, "orders", at=NOON + timedelta(hours=hour), binlog_file="b.1", binlog_pos=4, digest=f"d{hour}")
+        for _ in range(3):
+            certificate.issue(config, now(config).values())
+    found = [(r["compared_at"].hour, json.loads(r["facts"])["compared"][0]["digest"]) for r in rows_kept(config)]
+    assert found == [(12, "d0"), (13, "d1")]
+    assert [r["compared_at"] for r in rows_kept(config, "items")] == [None]
+
+
+def cut(config: Config, number: int) -> None:
+    row = {"source": SOURCE, "cut": number, "kind": "position", "source_time": None, "versions": [], "work": 0}
+    add(config.lake, tables.CUTS, row)
+
+
+def test_a_newer_cut_is_kept_once_a_day_also_where_there_is_no_time(config: Config, monkeypatch: pytest.MonkeyPatch):
+    complete(config, SOURCE, 1, NOON, orders="quarantine held it")
+    for number in range(3):
+        cut(config, number)
+        certificate.issue(config, now(config).values())
+    assert [r["cut"] for r in rows_kept(config)] == [0]
+    monkeypatch.setattr(certificate, "_AGAIN", timedelta(0))
+    certificate.issue(config, now(config).values())
+    certificate.issue(config, now(config).values())
+    assert [r["cut"] for r in rows_kept(config)][:2] == [0, 2]
+    assert len(rows_kept(config)) == 2
+
+
+def test_what_the_feed_cannot_tell_is_kept(config: Config, capsys: pytest.CaptureFixture[str]):
+    limits = {"note": ["no time zone"], "*": ["no deletes"]}
+    path = DeltaTable(f"{config.lake}/snapshots/{SOURCE}/shop/orders")
+    path.alter.set_table_properties({"cdc.limits": json.dumps(limits)}, raise_if_not_exists=False)
+    certificate.issue(config, now(config).values())
+    assert run(["certify", SOURCE, "--config", str(config.file)]) == 0
+    assert "no time zone" in capsys.readouterr().out
+    [kept] = rows_kept(config)
+    assert json.loads(kept["facts"])["not_told"] == limits
+    assert [json.loads(r["facts"])["not_told"] for r in rows_kept(config, "items")] == [{}]
+
+
+def test_two_at_once_share_no_number(config: Config, monkeypatch: pytest.MonkeyPatch):
+    """Another process keeps certificates between this one's look and its commit."""
+    newest = certificate.queries.newest_of_tables
+    others = iter([True, False])
+
+    def looked(*args: Any, **of: Any) -> dict[Any, Any]:
+        found = newest(*args, **of)
+        if next(others, False):
+            certificate.issue(config, [now(config)[ITEMS]])
+        return found
+
+    monkeypatch.setattr(certificate.queries, "newest_of_tables", looked)
+    certificate.issue(config, [now(config)[ORDERS]])
+    assert [(t, r["number"]) for t in ("items", "orders") for r in rows_kept(config, t)] == [
+        ("items", 0),
+        ("orders", 1),
+    ]
+
+
+def test_a_table_of_an_earlier_version_gets_the_columns_and_keeps_its_rows(config: Config):
+    path = tables.CERTIFICATES.at(config.lake)
+    before = [c for c in tables.CERTIFICATES.columns if c.name not in tables.CERTIFICATES.added]
+    earlier = replace(tables.CERTIFICATES, columns=tuple(before), added=())
+    new_tables.create(stores.of(path, config.storage), earlier)
+    row = {"source": SOURCE, "number": 4, "db": "shop", "table": "orders", "verdict": "consistent"}
+    add(config.lake, earlier, {**row, "reasons": [NEVER.removeprefix("consistent: ")], "complete_up_to": NOON})
+    certificate.issue(config, now(config).values())
+    assert [r["number"] for r in rows_kept(config)] == [4]
+    compared(config, "orders")
+    certificate.issue(config, now(config).values())
+    assert [(r["number"], r["compared_at"]) for r in rows_kept(config)] == [(4, None), (6, NOON)]
 
 
 def test_a_run_keeps_them(config: Config):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
-from cdc_platform.automation import beside, completeness, observe, shadows, table_status, verdicts
+from cdc_platform.automation import beside, completeness, evidence, observe, shadows, table_status, verdicts
 from cdc_platform.automation.looks import RECONCILE
 from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import Naming, with_deps
@@ -166,11 +166,18 @@ def reconcile_result(
             "tables": len(results),
             "differing_tables": len(wrong),
             "rows": sum(r.expected_rows for r in results),
+            "compared": {r.table: _compared(r) for r in results[:_SHOWN]},
             "null_dates": sum(r.null_dates for r in results),
             "not_compared": {r.table: r.not_compared for r in results if r.not_compared},
             "risks": {r.name: f"{r.value}: {r.means}" for r in risks},
         },
     )
+
+
+def _compared(result: "TableResult") -> dict[str, Any]:
+    at = result.position or {}
+    place = evidence.position(at.get("file"), at.get("position"), at.get("gtid"))
+    return {"rows": result.expected_rows, "position": place, "digest": result.digest}
 
 
 def _wrong(result: "TableResult") -> str:

@@ -19,6 +19,7 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 
+from cdc_platform.automation import evidence
 from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
@@ -95,7 +96,7 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
             "cut_position": cut.position,
             "cut_gtid": cut.gtid,
         }
-    return {k: v for k, v in {**found, **completeness(status)}.items() if v is not None}
+    return {k: v for k, v in {**found, **completeness(status), **evidence.metadata(status)}.items() if v is not None}
 
 
 def completeness(status: TableStatus) -> dict[str, Any]:

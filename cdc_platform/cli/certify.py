@@ -1,7 +1,7 @@
 """`cdc-platform certify SOURCE [TABLE]`: what the platform answers for each table. No Spark."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,15 +29,13 @@ def command(
     table `certificates`. Histories and typed changes are shown with their state, which no verdict is about."""
     from cdc_platform import certificate
     from cdc_platform.reading import described
-    from cdc_platform.reading.catalog import TableName
 
     loaded = load_config(config)
     feed = loaded.source(source)
     wanted = described.find(loaded, table, source).name if table else None
-    kept = {n: c for n, c in sorted(certificate.of_source(loaded, feed).items()) if wanted in (None, n)}
-    certificate.issue(loaded, list(kept.values()))
-    untold = described.limits(loaded, [TableName.of(source, name) for name in kept])
-    found = [replace(c, facts={**c.facts, "not_told": untold[TableName.of(source, name)]}) for name, c in kept.items()]
+    every = sorted(certificate.of_source(loaded, feed).items())
+    found = certificate.with_untold(loaded, (c for name, c in every if wanted in (None, name)))
+    certificate.issue(loaded, found)
     data = {"source": source, "tables": [{"table": ".".join(c.name), **asdict(c)} for c in found]}
     broken = any(c.verdict == certificate.BROKEN for c in found)
     return Report(data, 1 if broken else 0, shown=_shown(found))

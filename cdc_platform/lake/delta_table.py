@@ -254,15 +254,18 @@ def append_rows(
     of: str | None = None,
     once: tuple[str, int] | None = None,
     at: datetime | None = None,
-) -> None:
+) -> bool:
     """Append a few rows; columns they lack are NULL. of: unless the table has rows of that batch (a condition as `ask`
     takes it), those of another process's late commit too; once: application and number, under which the table takes
-    rows once; at: their `at`, else now. Small files of their partition are put together where there are many."""
+    rows once; at: their `at`, else now. Small files of their partition are put together where there are many. False:
+    they weren't appended."""
     if not rows:
-        return
+        return False
     there = None if of is None else lambda: bool(ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path))
-    if (sink := commits.append(path, lambda head: _written(head, rows, at), once, unless=there)) is not None:
-        small_files.put_together(sink)
+    if (sink := commits.append(path, lambda head: _written(head, rows, at), once, unless=there)) is None:
+        return False
+    small_files.put_together(sink)
+    return True
 
 
 def _written(head: Head, rows: list[dict[str, Any]], at: datetime | None) -> tuple[Sink, list[Written]]:

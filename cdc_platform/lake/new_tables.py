@@ -14,12 +14,30 @@ from cdc_platform.lake.store import Store
 from cdc_platform.tables import Table
 
 FIRST = f"_delta_log/{0:020d}.json"
+_ensured: set[Store] = set()
+"""Tables on object stores that this process has seen as they should be."""
 
 
 def create(path: Store, table: Table) -> None:
     """Make a table, if it isn't there."""
     if not delta_table.exists(path):
         path.put_new(FIRST, first_commit(table))  # delta-rs would make a table that came in between once more
+
+
+def ensure(table: Table, path: Store) -> Store:
+    """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
+    the path."""
+    if path in _ensured and log_state.is_kept(path):  # it takes a request to see whether it is still there
+        return path
+    if not delta_table.exists(path):
+        create(path, table)
+    if table.added:
+        there = {f["name"] for f in json.loads(delta_table.schema_json(path))["fields"]}
+        if missing := [n for n in table.added if n not in there]:
+            delta_table.add_columns(path, table.arrow(*missing, comments=True))
+    if path.remote:
+        _ensured.add(path)
+    return path
 
 
 def first_commit(table: Table) -> bytes:

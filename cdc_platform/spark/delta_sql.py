@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
-from cdc_platform.lake import delta_table, log_state, metadata_commits, new_tables
+from cdc_platform.lake import delta_table, metadata_commits
+from cdc_platform.lake.new_tables import ensure as ensure  # noqa: PLC0414 - Spark's rooms make tables by it
 from cdc_platform.lake.store import File, Store
-from cdc_platform.tables import Table
 from cdc_platform.tables.columns import literal, quoted
 
 T = TypeVar("T")
@@ -28,26 +28,6 @@ REQUESTS_AT_ONCE = 16
 def delta(path: Store) -> str:
     """A table's name in SQL."""
     return f"delta.{quoted(path.spark_uri())}"
-
-
-_ensured: set[Store] = set()
-"""Tables on object stores that this process has seen as they should be."""
-
-
-def ensure(table: Table, path: Store) -> Store:
-    """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
-    the path."""
-    if path in _ensured and log_state.is_kept(path):  # it takes a request to see whether it is still there
-        return path
-    if not delta_table.exists(path):
-        new_tables.create(path, table)
-    if table.added:
-        there = {f["name"] for f in json.loads(delta_table.schema_json(path))["fields"]}
-        if missing := [n for n in table.added if n not in there]:
-            delta_table.add_columns(path, table.arrow(*missing, comments=True))
-    if path.remote:
-        _ensured.add(path)
-    return path
 
 
 def create(

@@ -190,9 +190,12 @@ CERTIFICATES = Table(
         Column("complete_up_to", TIMESTAMP, "all that the source had committed before it is in the table"),
         Column("facts", STRING, "JSON of all that the verdict was made from"),
         WRITTEN_AT,
+        Column("compared_at", TIMESTAMP, "when it was last compared with the source; NULL: never, or not told"),
+        Column("cut", BIGINT, "number of the source's newest cut; NULL: there is none, or it isn't told"),
     ),
     partition_by=("source",),
     settings=NOTED,
+    added=("compared_at", "cut"),
 )
 
 _OF = Column("source", STRING, "`of` of the pair in `cdc.yaml`")

@@ -204,6 +204,9 @@ def test_what_a_comparison_found_passes_only_when_all_is_equal():
     source = make_config(Path("x")).sources[0]
     passed = checks.reconcile_result(source, [equal])
     assert (passed.passed, passed.description) == (True, "the table equals its source; 1 column not compared")
+    view = {"file": "b.1", "position": 4, "gtid": None, "exact": True}
+    at = checks.reconcile_result(source, [TableResult("a.b", expected_rows=5, position=view, digest="d")])
+    assert at.metadata["compared"].data == {"a.b": {"rows": 5, "position": "b.1:4", "digest": "d"}}
     for wrong in ({"missing": 1}, {"extra": 1}, {"changed": 1}, {"not_looked_into": 1}, {"problems": ["gone"]}):
         failed = checks.reconcile_result(source, [equal, TableResult("a.c", **wrong)])
         assert not failed.passed
