@@ -70,7 +70,13 @@ public class LogStore extends HadoopFileSystemLogStore {
       } finally {
         out.close();
       }
-      Files.createLink(file, made); // FileAlreadyExistsException: what Delta takes for a conflict
+      try {
+        Files.createLink(file, made);
+      } catch (FileAlreadyExistsException error) { // what Delta takes for a conflict
+        if (!Files.isSameFile(file, made)) { // NFS: the link was made, its answer was lost, and it was asked again
+          throw error;
+        }
+      }
     } finally {
       Files.deleteIfExists(made);
     }

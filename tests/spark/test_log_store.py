@@ -1,8 +1,10 @@
 """Spark's commits: of several writers of one version one wins, and only who holds the lease makes any."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,30 @@ def test_a_commit_whose_answer_is_lost_is_ones_own(jvm, s3, s3_store, do):
     assert made.write(_NAME, "mine") == "made"
     assert sum(_NAME in request and request.startswith("PUT") for request in s3.reset()) == 2
     assert s3_store.read(f"t/_delta_log/{_NAME}") == b"mine\n"
+
+
+def test_a_link_whose_answer_is_lost_is_ones_own(jvm, tmp_path):
+    """As on NFS: the name is there when the link is asked for again, and it is the file's own."""
+    folder, ended = tmp_path / "_delta_log", threading.Event()
+    made = LogStore(jvm, str(folder), {})
+
+    def link_before() -> None:
+        while not ended.is_set():
+            for file in folder.glob(f".{_NAME}.*.tmp"):
+                os.link(file, folder / _NAME)
+                return
+
+    other = threading.Thread(target=link_before)
+    other.start()
+    try:
+        text = "x" * (64 << 20)
+        assert made.write(_NAME, text) == "made"
+    finally:
+        ended.set()
+        other.join()
+    assert (folder / _NAME).stat().st_size == len(text) + 1
+    assert [f.name for f in folder.iterdir()] == [_NAME]
+    assert "java.nio.file.FileAlreadyExistsException" in made.write(_NAME, "mine")
 
 
 def test_only_who_holds_the_lease_commits(store, log_store):
