@@ -89,12 +89,16 @@ def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
 
 
 def _held_back(config: Config, source: Source) -> set[Name]:
-    """Snapshots that aren't there, of tables that rows in quarantine name."""
+    """Snapshots that aren't there, of tables that rows in quarantine name: also where nothing else has named them, but
+    not those that a statement dropped or renamed."""
     held = {tables.name_in(row) for row in queries.held(config) if row["source"] == source.name} - {None}
     if not held:
         return set()
     there = {name_of(t) for t in queries.table_states(config) if t["source"] == source.name}
-    return {name for s, name in queries.known_tables(config) if s == source and name in held - there}
+    known = {name for s, name in queries.known_tables(config) if s == source}
+    unnamed = held - there - known
+    ended = queries.ended(config) if unnamed else set()
+    return (held - there) & known | {name for name in unnamed if (source.name, name) not in ended}
 
 
 def issue(config: Config, found: Iterable[Certificate]) -> None:

@@ -312,6 +312,14 @@ def test_a_table_all_of_whose_rows_are_held_is_broken(config: Config, capsys: py
     assert (status["shop.fresh"].state, passed["certified"]) == ("waiting", False)
 
 
+def test_a_table_that_only_quarantine_names_is_broken(config: Config):
+    """All of its rows are held, its columns' message among them."""
+    held(config, SOURCE, "shop.new")
+    assert now(config)["shop", "new"].text == "broken: quarantine holds 1 row of it"
+    resolve(config, SOURCE)
+    assert ("shop", "new") not in now(config)
+
+
 def test_a_table_that_is_complete_to_no_time_is_not_proven(config: Config):
     compared(config, "orders")
     complete(config, SOURCE, 1, NOON, orders="quarantine held it")
