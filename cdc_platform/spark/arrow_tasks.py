@@ -42,6 +42,8 @@ Made = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _LEAST, _MOST = 16 << 20, 128 << 20
 """Bytes before compression that a task takes together. What it writes is one file."""
+_FOR_GOOD = "a retry of the task doesn't mend it"
+"""Note on what a task fails of, which comes to the driver as a text."""
 _MORE_ROUNDS, _NEARLY = 4, 1.05
 """How many more rounds of tasks than the fewest are looked at, and what isn't worth another round."""
 
@@ -129,7 +131,7 @@ def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:
         if lost := re.search(r"LakeNotShared: ([^\n]*?): ", str(error)):
             raise LakeNotShared(lost[1]) from None
         if failed := re.search(r"StorageError: ([^\n]*?): ([^\n]*)", str(error)):
-            raise StorageError(failed[1], failed[2], retriable=True) from None
+            raise StorageError(failed[1], failed[2], retriable=_FOR_GOOD not in str(error)) from None
         raise
     told = [json.loads(r["told"]) for r in found if r["output"] is None]
     written: dict[str, list[Written]] = {name: [] for name in sinks}
@@ -235,9 +237,11 @@ def _one(given: Iterator[pa.RecordBatch], work: Work, sinks: dict[str, Sink]) ->
     try:
         told = work(given, out)
         written = {name: done for name, output in out.items() if (done := output.close()) is not None}
-    except BaseException:
+    except BaseException as error:
         for output in out.values():
             output.discard()
+        if isinstance(error, StorageError) and not error.retriable:
+            error.add_note(_FOR_GOOD)
         raise
     return [{"told": json.dumps(told)}, *({"output": name, **done._asdict()} for name, done in written.items())]
 

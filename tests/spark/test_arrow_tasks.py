@@ -167,6 +167,17 @@ def test_a_store_that_refuses_what_tasks_write_is_told_in_a_line(tables, s3_stor
         tables.over(doubled, {"twice": nowhere})
     assert "\n" not in str(told.value)
     assert SECRET not in str(told.value)
+    assert not told.value.retriable
+
+
+@pytest.mark.parametrize("retriable", [True, False])
+def test_whether_a_retry_mends_what_a_task_fails_of_is_told(tables, retriable):
+    def fails(_batches, _out):
+        raise StorageError("s3://b/x", "told by the store", retriable=retriable)
+
+    with pytest.raises(StorageError, match=r"^s3://b/x: told by the store$") as told:
+        tables.over(fails)
+    assert told.value.retriable is retriable
 
 
 def test_a_frame_is_appended_once_and_with_no_column_that_the_table_lacks(tables):
