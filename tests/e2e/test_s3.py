@@ -55,3 +55,49 @@ def test_what_is_landed_and_told_in_a_bucket_is_what_is_in_a_folder(
     again = run_stages(spark, bucket, *STAGES)
     assert {key: result.batches for key, result in again.items()} == dict.fromkeys(again, 0)
     assert len(asked := s3.reset()) <= 2 * 22, "\n".join(asked)
+
+
+@pytest.fixture
+def one_feed(broker):
+    feeds = {"one": Feed("canal_json", lambda: CanalJsonEncoder("s3-one"), {"topics": ["s3-one"]})}
+    return Shop(broker.bootstrap_servers, "s3-one", 6, feeds)
+
+
+def equals_the_source(shop, config):
+    assert shop.differences(config) == []
+    found = facts(config)
+    assert found["changelog"]
+    assert unaccounted(found["outcomes"]) == {}
+    assert found["quarantine"] == []
+
+
+def test_snapshots_in_a_bucket_equal_the_source(one_feed, in_a_bucket, rounds_of, tmp_path):
+    """All stages, a backlog and an increment, in a process whose JVM knows S3."""
+    config = one_feed.config(tmp_path, **in_a_bucket)
+    one = rounds_of(config.file)
+    for more in (0, 4):
+        if more:
+            one_feed.advance(more)
+        one()
+        equals_the_source(one_feed, config)
+
+
+@pytest.mark.thorough
+def test_so_they_do_where_answers_are_lost_and_requests_refused(one_feed, s3, in_a_bucket, rounds_of, tmp_path):
+    """Every few requests, Python's and Spark's: what was done though nobody was told, commits among it, what wasn't
+    done, and what the store is too busy for."""
+    config = one_feed.config(tmp_path, **in_a_bucket)
+    one = rounds_of(config.file)
+    for more in (0, 4, 4):
+        if more:
+            one_feed.advance(more)
+        for n in range(1, 400, 8):
+            s3.fault("drop_after", method="PUT", path="_delta_log" if n % 3 else "", skip=n)
+            s3.fault("503", skip=3 * n)
+            s3.fault("503_after", method="PUT", skip=2 * n)
+            s3.fault("drop", method="GET", skip=4 * n)
+        one()
+        asked = s3.reset()
+        puts = [request for request in asked if request.startswith("PUT") and "_delta_log" in request]
+        assert len(puts) > len(set(puts)), "none was asked for again"
+        equals_the_source(one_feed, config)

@@ -1,7 +1,6 @@
 """How often the store is asked by a round of continuous catch-up: requests cost money, and each takes some 20 ms."""
 
 import json
-import subprocess
 import sys
 from statistics import mean, median
 
@@ -10,7 +9,6 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests import s3_server
 from tests.e2e.e2e_shop import FAST
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3, pytest.mark.thorough]
@@ -43,27 +41,19 @@ class Table:
 
 
 @pytest.fixture
-def rounds(broker, s3, tmp_path, monkeypatch):
+def rounds(broker, s3, in_a_bucket, rounds_of, tmp_path):
     """`rounds()`: does one, returns its requests and seconds."""
-    monkeypatch.setenv("CDC_TEST_KEY", s3_server.KEY)
-    monkeypatch.setenv("CDC_TEST_SECRET", s3_server.SECRET)
-    storage = {"endpoint": s3.endpoint, "access_key": "${CDC_TEST_KEY}", "secret_key": "${CDC_TEST_SECRET}"}
     file = tmp_path / "cdc.yaml"
-    told = {"lake": f"s3a://{s3_server.BUCKET}/{tmp_path.name}", "storage": storage, "spark": {"conf": FAST}}
-    told |= {"kafka": {"bootstrap.servers": broker.bootstrap_servers}}
+    told = {**in_a_bucket, "spark": {"conf": FAST}, "kafka": {"bootstrap.servers": broker.bootstrap_servers}}
     file.write_text(yaml.safe_dump({**told, "sources": [{"name": "s", "format": "canal_json", "topics": ["budget"]}]}))
-    command = [sys.executable, "-m", "tests.e2e.rounds", str(file)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    do = rounds_of(file)
 
-        def one():
-            s3.reset()
-            process.stdin.write("\n")
-            process.stdin.flush()
-            line = next(line for line in process.stdout if line.startswith("round "))
-            return s3.reset(), float(line.split()[1])
+    def one():
+        s3.reset()
+        took = do()
+        return s3.reset(), took
 
-        yield one
-        process.stdin.close()
+    return one
 
 
 def test_a_round_asks_the_store_no_more_than_it_needs(broker, rounds, s3):
