@@ -91,7 +91,8 @@ def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
 def _held_back(config: Config, source: Source) -> set[Name]:
     """Snapshots that aren't there, of tables that rows in quarantine name: also where nothing else has named them, but
     not those that a statement dropped or renamed."""
-    held = {tables.name_in(row) for row in queries.held(config) if row["source"] == source.name} - {None}
+    rows = (tables.name_in(row) for row in queries.held(config) if row["source"] == source.name)
+    held = {name for name in rows if name is not None}
     if not held:
         return set()
     there = {name_of(t) for t in queries.table_states(config) if t["source"] == source.name}
