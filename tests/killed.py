@@ -1,5 +1,9 @@
 """What is killed at one of its writes."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -42,3 +46,31 @@ def dies(monkeypatch: pytest.MonkeyPatch, lake: str, where: str, work: Callable[
         with pytest.raises(Killed):
             work()
     assert hit, f"nothing is written to {where}"
+
+
+_PROGRAM = """
+import importlib, os, signal, sys
+from cdc_platform.cli.app import main
+module, function, call, behind = sys.argv.pop(1).split()
+module, left = importlib.import_module(module), iter(range(int(call)))
+own = getattr(module, function)
+def dies(*given, **more):
+    last = next(left, None) is None
+    if last and behind == "False":
+        os.kill(os.getpid(), signal.SIGKILL)
+    done = own(*given, **more)
+    if last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+setattr(module, function, dies)
+main()
+"""
+
+
+def process(where: str, arguments: list[str], *, behind: bool = False) -> bool:
+    """`cdc-platform` with these arguments as a process that is killed (SIGKILL) before a call of a function, or behind
+    it. where: module, function, how many calls of it come before. Returns whether it came to that."""
+    command = [sys.executable, "-c", _PROGRAM, f"{where} {behind}", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ})
+    assert done.returncode in (-signal.SIGKILL, 0), done.stderr[-3000:]
+    return done.returncode != 0

@@ -1,11 +1,7 @@
 """`erase --yes` whose process is killed: the same command finishes it, and nothing is left."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,27 +10,15 @@ from cdc_platform.cli.app import run
 from cdc_platform.lake import erasing, stores
 from tests.erasing.bytes import holding
 from tests.erasing.people import PEOPLE, lake, rows
+from tests.killed import process
 
 pytestmark = [
     *(pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.thorough),
     pytest.mark.timeout(1800),
 ]
 
-PROGRAM = """
-import importlib, os, signal, sys
-from cdc_platform.cli.app import main
-_, module, function, call = sys.argv.pop(1).split()
-module, left = importlib.import_module(module), iter(range(int(call)))
-own = getattr(module, function)
-def dies(*given, **more):
-    if next(left, None) is None:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return own(*given, **more)
-setattr(module, function, dies)
-main()
-"""
 MOMENTS = (
-    ("decided cdc_platform.lake.erasing finish 0", True),
+    ("decided cdc_platform.lake.erasing reached 0", True),
     ("between two tables cdc_platform.lake.erasing _apply 3", True),
     ("before files are looked through cdc_platform.erasing.proof look_through 0", True),
     ("while old files are removed cdc_platform.lake.erasing remove 2", True),
@@ -60,10 +44,8 @@ def test_the_same_command_finishes_it(world: Any, capsys: pytest.CaptureFixture[
     expected = rows(w, name)
     for key, (moment, certain) in enumerate(MOMENTS):
         arguments = ["erase", w.source.name, f"oracle.{name}", str(key), "--yes", "--json", "--config", str(w.file)]
-        where = ["at", *moment.split()[-3:]]
-        command = [sys.executable, "-c", PROGRAM, " ".join(where), *arguments]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ})
-        assert done.returncode == -signal.SIGKILL or (not certain and done.returncode == 0), (moment, done.stderr)
+        was_killed = process(" ".join(moment.split()[-3:]), arguments)
+        assert was_killed or not certain, moment
         if key % 2:
             w.catch_up()
         capsys.readouterr()

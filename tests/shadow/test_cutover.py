@@ -24,6 +24,7 @@ from cdc_platform.shadow.point import GTID
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import CHANGES, CUTS, HISTORY_PATH, OFFSET_LEDGER, WATERMARKS
+from tests.killed import process
 from tests.oracle.session import DB
 from tests.shadow.test_run import ITEMS, without
 from tests.shadow.world import BY, OF, Pair
@@ -215,6 +216,27 @@ def test_a_killed_one_has_done_nothing_or_all(feeds, monkeypatch):
     assert asked(w).do(w.spark)["done"]
     with pytest.raises(ConfigError, match="put another topic in place"):
         w.catch_up(OF)
+    follow(w)
+    w.catch_up(OF)
+    same(w, *names)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1200)
+def test_one_whose_process_is_killed_has_done_nothing_or_all(feeds):
+    w = feeds("tencent_dts", "tencent_dts")
+    names = name, *_ = filled(w, "killed_process")
+    w.run(f"UPDATE {name} SET name = 'later' WHERE id = 1")
+    w.send(BY)
+    arguments = ["shadow", "cutover", OF, "--yes", "--json", "--config", str(w.file)]
+    take_over = "cdc_platform.landing.ended take_over 0"
+    assert process(take_over, arguments)
+    assert ended.ended(w.config, w.config.source(OF)) == frozenset()
+    w.catch_up(OF)
+    assert process(take_over, arguments, behind=True)
+    with pytest.raises(ConfigError, match="put another topic in place"):
+        w.catch_up(OF)
+    assert asked(w).do(w.spark)["done"]
     follow(w)
     w.catch_up(OF)
     same(w, *names)
