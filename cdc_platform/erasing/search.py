@@ -23,9 +23,7 @@ from cdc_platform.units import count
 
 Told = Callable[[str], None]
 _BESIDE = "{} brings the same database: until it is erased there, comparisons find it there and note it"
-_UNLISTED = (
-    "the lake has rows of source {}, which cdc.yaml doesn't have: put it back, and erase there what it has of this"
-)
+_UNLISTED = "the lake has rows of source {}, which cdc.yaml lacks: put it back, and erase there what it has of this"
 
 
 @dataclass(slots=True)
