@@ -93,24 +93,26 @@ def _run(launcher: Launcher, naming: "Naming", source: Source) -> dict[str, Any]
         "error": error_of(result),
         "failed_checks": list(dict.fromkeys(f"{c.check_name}: {plain(str(c.description))}" for c in checks)),
         "run_id": result.run_id,
-        **figures(result, naming, source),
+        **run_summary(result, naming, source),
     }
 
 
-def figures(result: "dg.ExecuteInProcessResult", naming: "Naming", source: Source) -> dict[str, list[dict[str, Any]]]:
+def run_summary(
+    result: "dg.ExecuteInProcessResult", naming: "Naming", source: Source
+) -> dict[str, list[dict[str, Any]]]:
     """Stages and tables with what the run's events say of them."""
     from cdc_platform.automation.looks import STAGES
-    from cdc_platform.automation.metadata import read_figures
+    from cdc_platform.automation.metadata import read_metrics
 
     named = {naming.key(stage, source): stage for stage in STAGES if stage not in ("offset_ledger", "quarantine")}
     stages, tables = [], []
     observed = [e.asset_observation_data.asset_observation for e in result.get_asset_observation_events()]
     for found in [*(e.materialization for e in result.get_asset_materialization_events()), *observed]:
         if found.asset_key in named:
-            stages.append({"source": source.name, "stage": named[found.asset_key], **read_figures(found.metadata)})
+            stages.append({"source": source.name, "stage": named[found.asset_key], **read_metrics(found.metadata)})
         elif "table" in found.metadata:
             rows = found.metadata.get("dagster/row_count")
-            tables.append({"source": source.name, **read_figures(found.metadata), "rows": rows.value if rows else None})
+            tables.append({"source": source.name, **read_metrics(found.metadata), "rows": rows.value if rows else None})
     return {"stages": stages, "tables": tables}
 
 

@@ -54,7 +54,7 @@ def age(at: datetime, now: datetime | None = None) -> str:
     return duration(max(0.0, ((now or datetime.now(UTC)) - at).total_seconds()))
 
 
-def told_value(value: str | None) -> str:
+def quoted_value(value: str | None) -> str:
     """NULL, or the text in quotes: the empty text and a text NULL must show. A long one is cut, and says so."""
     if value is None:
         return "NULL"

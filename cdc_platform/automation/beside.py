@@ -56,7 +56,10 @@ def _results(naming: Naming, status: TableStatus) -> Iterator[tuple[dg.AssetKey,
 
 def _result(key: dg.AssetKey, one: Beside) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        asset_key=key, check_name=HAS_ALL_CHANGES, passed=one.state in (KEPT, WAITING), description=literal(_told(one))
+        asset_key=key,
+        check_name=HAS_ALL_CHANGES,
+        passed=one.state in (KEPT, WAITING),
+        description=literal(_state_text(one)),
     )
 
 
@@ -74,10 +77,10 @@ def events(
         if look and rows is None:
             rows = queries.row_count(path)
         found = {"dagster/uri": path.uri(), "dagster/row_count": rows, "delta_version": version}
-        metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _told(one)}
+        metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _state_text(one)}
         tags = {SOURCE_TAG: naming.tag(source)}
         lacks = one.state not in (KEPT, WAITING) and version is not None
-        if one.state == KEPT or (lacks and told_last(instance, [key])[key] != _told(one)):
+        if one.state == KEPT or (lacks and last_recorded_states(instance, [key])[key] != _state_text(one)):
             yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
         elif one.state != WAITING:
             yield dg.AssetObservation(key, metadata=metadata, tags=tags)
@@ -90,10 +93,10 @@ def states(naming: Naming, status: TableStatus) -> dict[dg.AssetKey, str]:
     made."""
     found = status.certificate.beside if status.certificate else ()
     specs = naming.beside(status.source, *status.id) if found else {}
-    return {specs[one.kind].key: "" if one.state == KEPT else _told(one) for one in found if one.state != WAITING}
+    return {specs[one.kind].key: "" if one.state == KEPT else _state_text(one) for one in found if one.state != WAITING}
 
 
-def told_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, str | None]:
+def last_recorded_states(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, str | None]:
     """What the pages of these assets show: of the newest materialization, else observation; None: nothing."""
     keys = list(keys)
     made = newest(instance, keys)
@@ -112,5 +115,5 @@ def _shown(record: dg.EventLogRecord | None) -> str | None:
     return "" if state == KEPT else state
 
 
-def _told(one: Beside) -> str:
+def _state_text(one: Beside) -> str:
     return f"{one.state}: {one.reason}" if one.reason else one.state

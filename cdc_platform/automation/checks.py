@@ -118,13 +118,13 @@ def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list
             ]
         except CdcError as error:
             # Of what was compared until then, if the lake can be read.
-            observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, [source]))
+            observe.safely(naming.config, lambda: verdicts.report_verdicts(context.instance, naming, [source]))
             for key in asked:
                 yield dg.AssetCheckResult(
                     asset_key=key, check_name=EQUALS_SOURCE, passed=False, description=literal(f"not compared: {error}")
                 )
             return
-        observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, [source]))
+        observe.safely(naming.config, lambda: verdicts.report_verdicts(context.instance, naming, [source]))
         for key in asked:
             own = results if key == whole else [r for r in results if snapshot_of(source, r.table) == names[key]]
             yield reconcile_result(source, own, found, key)
@@ -214,7 +214,7 @@ def heartbeat_text(naming: Naming, source: Source, seen: observe.Heartbeat) -> s
     if seen.state != "quiet":
         return told
     reached = observe.safely(naming.config, lambda: table_status.complete(naming.config, source))
-    return f"{told}; {reached if isinstance(reached, CdcError) else completeness.words(reached)}"
+    return f"{told}; {reached if isinstance(reached, CdcError) else completeness.completeness_clause(reached)}"
 
 
 def heartbeat_events(naming: Naming, source: Source, seen: observe.Heartbeat) -> "list[Any]":

@@ -48,7 +48,8 @@ def observations(
     events += (
         event
         for event in _of_all(naming, source, followed)
-        if event.tags[table_events.DATA_VERSION] > _told_last(instance, event.asset_key)  # texts ascend as times do
+        if event.tags[table_events.DATA_VERSION]
+        > _last_data_version(instance, event.asset_key)  # texts ascend as times do
     )
     return events
 
@@ -71,8 +72,15 @@ def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
 
     def observe(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
         told = [] if has_moved(naming, source) else [*_of_all(naming, source, _followed(naming, source))]
-        metadata = told[0].metadata if told else {"complete_up_to": words(table_status.complete(naming.config, source))}
-        versions = (*(event.tags[table_events.DATA_VERSION] for event in told), _told_last(context.instance, spec.key))
+        metadata = (
+            told[0].metadata
+            if told
+            else {"complete_up_to": completeness_clause(table_status.complete(naming.config, source))}
+        )
+        versions = (
+            *(event.tags[table_events.DATA_VERSION] for event in told),
+            _last_data_version(context.instance, spec.key),
+        )
         newest = max(versions)
         yield dg.ObserveResult(spec.key, metadata, data_version=dg.DataVersion(newest) if newest else None)
 
@@ -81,7 +89,7 @@ def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
         return dg.multi_observable_source_asset(name=naming.name(f"complete_{source.slug}"), specs=[spec])(observe)
 
 
-def _told_last(instance: dg.DagsterInstance, key: dg.AssetKey) -> str:
+def _last_data_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str:
     """The newest data version that was observed; "": none. A table that joins may be complete up to an earlier time
     than the others were, and what lies downstream had been told of those."""
     last = instance.get_latest_data_version_record(key)
@@ -89,7 +97,7 @@ def _told_last(instance: dg.DagsterInstance, key: dg.AssetKey) -> str:
     return (tags or {}).get(table_events.DATA_VERSION, "")
 
 
-def words(told: Complete | None) -> str:
+def completeness_clause(told: Complete | None) -> str:
     """Up to when a source's tables are complete, and what holds them back, as a clause."""
     if told is None:
         return "nothing tells so far up to when it is complete"
@@ -107,14 +115,14 @@ def words(told: Complete | None) -> str:
 def idle_since(config: Config, source: Source) -> datetime | None:
     """Since when the newest time that a source's partitions told waits for those that are idle; None: its snapshots are
     complete up to it."""
-    newest, since = newest_told(config, source)
+    newest, since = newest_source_time(config, source)
     reached = table_status.complete(config, source)
     if newest is None or (reached and reached.source_time and reached.source_time >= newest):
         return None
     return since
 
 
-def newest_told(config: Config, source: Source) -> tuple[datetime | None, datetime | None]:
+def newest_source_time(config: Config, source: Source) -> tuple[datetime | None, datetime | None]:
     """The newest time, by the source's clock, that any of its partitions told (None: none did), and when, by ours, a
     batch last brought any."""
     marks = watermarks.partitions(tables.WATERMARKS.at(stores.lake(config)), source.name).values()

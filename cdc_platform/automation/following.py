@@ -59,13 +59,13 @@ def _follow(
     began = newest = time.monotonic()
     news = news_of(config, source)
     while time.monotonic() - began < LONGEST_S:
-        if _place_wanted(context):
+        if _slot_wanted(context):
             return "another run waits"
         if news():
             report.add(rounds.all())
             report.rounds += 1
             if report.due:
-                yield from report.told(seconds=TELLING_S)
+                yield from report.stage_events(seconds=TELLING_S)
             newest = time.monotonic()
             time.sleep(BREATH_S)
         elif found := rounds.cut():
@@ -97,7 +97,7 @@ def news_of(config: Config, source: Source) -> Callable[[], bool]:
     return look
 
 
-def _place_wanted(context: dg.AssetExecutionContext) -> bool:
+def _slot_wanted(context: dg.AssetExecutionContext) -> bool:
     """Whether a run has been queued for long, be it for want of a place or because this one writes its source."""
     queued = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
     oldest = context.instance.get_run_records(queued, limit=1, ascending=True)

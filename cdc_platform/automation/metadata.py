@@ -19,7 +19,7 @@ def column_schema(table: Table) -> dg.TableSchema:
     return dg.TableSchema(columns=columns)
 
 
-def figures(result: StageResult) -> dict[str, float]:
+def run_metrics(result: StageResult) -> dict[str, float]:
     """A stage's figures by name, all numbers; rates per second of wall time."""
     rate = result.rows / result.seconds if result.seconds > 0 else 0.0
     return {
@@ -33,7 +33,7 @@ def figures(result: StageResult) -> dict[str, float]:
 
 def result_metadata(result: StageResult, uri: str, rows: int | None) -> dict[str, Any]:
     """Metadata of one stage of one source."""
-    found = {name: _number(value) for name, value in figures(result).items()}
+    found = {name: _number(value) for name, value in run_metrics(result).items()}
     return {**found, **table_metadata(uri, rows)}
 
 
@@ -47,7 +47,7 @@ def declared_metadata(table: Table, path: str) -> dict[str, Any]:
     return {"dagster/uri": path, "dagster/column_schema": column_schema(table)}
 
 
-def read_figures(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
+def read_metrics(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
     """The figures that `result_metadata` wrote, as plain values."""
     return {k: v.value for k, v in metadata.items() if not k.startswith("dagster/")}
 

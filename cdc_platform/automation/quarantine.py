@@ -26,7 +26,7 @@ numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class HeldFilter:
     """Which rows. table: pattern of db.table, at the source or as the snapshot is called; reason: text in it, whatever
     its case; address: topic, partition, offset; resolved: also those that a later decoding resolved."""
 
@@ -37,7 +37,7 @@ class Chosen:
     address: tuple[str, int, int] | None = None
 
 
-def rows(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
+def rows(config: Config, chosen: HeldFilter, limit: int) -> list[dict[str, Any]]:
     """Rows of quarantine, the newest first; `address`: topic/partition/offset; `key`: a dict. Raises ConfigError where
     no table fits `chosen.table`."""
     lake = _Lake(config)
@@ -56,7 +56,7 @@ def rows(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def summary(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
+def summary(config: Config, chosen: HeldFilter, limit: int) -> list[dict[str, Any]]:
     """Groups of rows, those with most rows first: source, db, schema, table, column, rows, first, last
     (`quarantined_at`), reason (the newest), reasons (how many different ones). Reasons that differ by nothing but the
     values in them are one group. Raises ConfigError where no table fits `chosen.table`."""
@@ -72,7 +72,7 @@ def summary(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
     )
 
 
-def messages(config: Config, chosen: Chosen) -> list[dict[str, Any]]:
+def messages(config: Config, chosen: HeldFilter) -> list[dict[str, Any]]:
     """Messages that can be decoded once more: topic, partition, offset, held (entry_index, row_index, reason of each
     row), rows (how many there are). Raises ConfigError as `rows`."""
     lake = _Lake(config)
@@ -83,10 +83,10 @@ def messages(config: Config, chosen: Chosen) -> list[dict[str, Any]]:
     )
 
 
-def unnamed(config: Config, chosen: Chosen) -> int:
+def unnamed(config: Config, chosen: HeldFilter) -> int:
     """Rows of the chosen sources whose message names no table: they may be of any."""
     lake = _Lake(config)
-    everywhere = Chosen(chosen.sources, resolved=chosen.resolved)
+    everywhere = HeldFilter(chosen.sources, resolved=chosen.resolved)
     found = lake.ask(f'SELECT count(*) AS n FROM t WHERE {lake.where(everywhere)} AND (db IS NULL OR "table" IS NULL)')
     return int(found[0]["n"]) if found else 0
 
@@ -106,7 +106,7 @@ class _Lake:
     def columns(self, names: Sequence[str]) -> str:
         return ", ".join(f'"{n}"' if n in (self._there or ()) else f'CAST(NULL AS VARCHAR) AS "{n}"' for n in names)
 
-    def where(self, chosen: Chosen) -> str:
+    def where(self, chosen: HeldFilter) -> str:
         told = [f"source IN ({', '.join(queries.text(s.name) for s in chosen.sources)})"]
         if not chosen.resolved:
             told.append("resolved_at IS NULL")
@@ -119,7 +119,7 @@ class _Lake:
             told.append(self._of_table(chosen, chosen.table))
         return " AND ".join(told)
 
-    def _of_table(self, chosen: Chosen, pattern: str) -> str:
+    def _of_table(self, chosen: HeldFilter, pattern: str) -> str:
         by_name = {s.name: s for s in chosen.sources}
         every = self.ask(
             f'SELECT DISTINCT source, db, {self.columns(["schema"])}, "table" FROM t '

@@ -64,11 +64,11 @@ def repair_job(naming: Naming) -> Any:
             asked = {"limit": how.limit, "told": context.log.info}
             done, now = repair.repair(spark_of(context, naming), naming.config, source, server, names, **asked)
             was = repaired.data(naming.config, source, done)
-        checks: list[Any] = [evaluation(r) for r in found(naming, source, now, risks, every=not names)]
+        checks: list[Any] = [evaluation(r) for r in check_results(naming, source, now, risks, every=not names)]
         for check in checks:
             context.log_event(check)
-        observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, [source]))
-        metadata = told(was, now, values=config.values)
+        observe.safely(naming.config, lambda: verdicts.report_verdicts(context.instance, naming, [source]))
+        metadata = repair_metadata(was, now, values=config.values)
         if not now or not all(r.equal for r in now):
             left = [f"{one.table}: {why}" for one in done for why in one.left]
             text = "; ".join([str(reconcile_result(source, now).description), *left])
@@ -89,7 +89,7 @@ def repair_job(naming: Naming) -> Any:
     return repair
 
 
-def found(
+def check_results(
     naming: Naming, source: Source, now: "list[TableResult]", risks: "Sequence[Risk]", *, every: bool
 ) -> Iterator[dg.AssetCheckResult]:
     """equals_source as it is now, of each snapshot that was compared whole. every: all tables of the source were."""
@@ -103,7 +103,7 @@ def found(
         yield reconcile_result(source, now, risks, naming.key(RECONCILE, source))
 
 
-def told(was: list[dict[str, Any]], now: "Sequence[TableResult]", *, values: bool) -> dict[str, Any]:
+def repair_metadata(was: list[dict[str, Any]], now: "Sequence[TableResult]", *, values: bool) -> dict[str, Any]:
     """Metadata: figures that chart, per table what was done, how many rows differed why, and the rows themselves, as
     far as reconcile.limit lets them be read. Without `values` no key and no value."""
     from cdc_platform.explain import repaired

@@ -14,7 +14,7 @@ from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.stages import RETRY, failing, interruptible, source_of, spark_of
 from cdc_platform.errors import ConfigError
 from cdc_platform.replay.kinds import KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
-from cdc_platform.units import told_value
+from cdc_platform.units import quoted_value
 
 REPLAY = "replay"
 _CALLED = {"--table": "tables", "--from": "since", "--options": "options", "--swap": "swap"}
@@ -114,9 +114,9 @@ def _summary(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(key: dict[str, str | None]) -> str:
-    return ", ".join(f"{name}={told_value(value)}" for name, value in key.items())
+    return ", ".join(f"{name}={quoted_value(value)}" for name, value in key.items())
 
 
 def _values(row: dict[str, Any], cell: dict[str, Any]) -> dict[str, str]:
     lacks = {ONLY_IN_USE: "replay", ONLY_IN_REPLAY: "in_use"}.get(row["kind"])
-    return {side: "(no row)" if side == lacks else told_value(cell[side]) for side in ("in_use", "replay")}
+    return {side: "(no row)" if side == lacks else quoted_value(cell[side]) for side in ("in_use", "replay")}

@@ -68,7 +68,7 @@ class Report:
         """Results of stages."""
         self.sums |= {r.stage: added(self.sums.get(r.stage), r) for r in found}
 
-    def told(self, *, shared: bool = True, seconds: float | None = None) -> Iterator[Any]:
+    def stage_events(self, *, shared: bool = True, seconds: float | None = None) -> Iterator[Any]:
         """Events of all stages that did something since, of their checks, of the tables, and of what sources share.
         seconds: so long of tables; what is left comes the next time. Dagster stores what `log_event` was given with the
         next event that the step yields."""

@@ -87,7 +87,7 @@ def _check(naming: Naming, pair: Shadow) -> dg.AssetChecksDefinition:
         except CdcError as error:
             return dg.AssetCheckResult(passed=False, description=literal(f"not compared: {error}"))
         both = [naming.config.source(name) for name in (pair.of, pair.by)]
-        observe.safely(naming.config, lambda: verdicts.tell(context.instance, naming, both))
+        observe.safely(naming.config, lambda: verdicts.report_verdicts(context.instance, naming, both))
         return result(pair, found)
 
     return check
@@ -97,7 +97,7 @@ def result(pair: Shadow, found: dict[str, Any]) -> dg.AssetCheckResult:
     """Passes when nothing differs and all tables were compared, but for rows that one feed has later. A warning where
     no row differs and something wasn't compared, or can't be judged yet."""
     tables: dict[Name, dict[str, Any]] = {name_of(r): r for r in found["rows"]}
-    wrong = kept.words(pair, tables) + kept.waiting(tables)
+    wrong = kept.clauses(pair, tables) + kept.waiting(tables)
     told = _same(pair, found) if tables else "neither feed has a table yet"
     counts = (
         "tables",

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from cdc_platform.automation.metadata import figures
+from cdc_platform.automation.metadata import run_metrics
 from cdc_platform.automation.naming import Naming
 from cdc_platform.chain import STAGES, maintain
 from cdc_platform.config import Source
@@ -82,5 +82,5 @@ def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext | dg.Asse
 
 
 def _short(result: StageResult) -> str:
-    found = figures(result)
+    found = run_metrics(result)
     return f"{found['records']:,.0f} records in {found['seconds']:.1f} s"

@@ -144,7 +144,7 @@ class _Step:
         report = Report(self.context, self.naming, self.source, self.news)
         *before, last = STAGES
         report.add([call(self.context, self.naming, self.source, stage) for stage in before])
-        yield from report.told(shared=False)  # that comes when the tables are done
+        yield from report.stage_events(shared=False)  # that comes when the tables are done
         ledger = ledger_result(self.naming.config, self.source)
         if not ledger.passed:
             raise dg.Failure(f"the offset ledger doesn't add up: {plain(str(ledger.description))}", allow_retries=False)
@@ -237,9 +237,9 @@ class _Step:
             try:
                 why = yield from following.follow(self.context, self.naming, self.source, report)
             except Exception:
-                yield from report.told()
+                yield from report.stage_events()
                 raise
-            yield from report.told()
+            yield from report.stage_events()
             ended = {"rounds": report.rounds, "seconds": report.seconds, "ended": why}
             yield dg.AssetObservation(self.stage, metadata=ended, description=f"followed for {report.seconds} s: {why}")
 

@@ -195,7 +195,7 @@ def shown(made: Mapping[dg.AssetKey, dg.EventLogRecord]) -> dict[dg.AssetKey, Sh
     return {key: of.metadata for key, record in made.items() if (of := record.asset_materialization) is not None}
 
 
-class Told(NamedTuple):
+class LastEvaluation(NamedTuple):
     """A check's newest evaluation: whether it passed, of which run it is, and whether Dagster takes it for one of the
     asset's newest materialization. Another doesn't let what lies downstream begin, whatever it said."""
 
@@ -204,16 +204,16 @@ class Told(NamedTuple):
     counts: bool
 
 
-def told_last(
+def last_evaluations(
     instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], names: Iterable[str]
-) -> dict[dg.AssetCheckKey, Told]:
+) -> dict[dg.AssetCheckKey, LastEvaluation]:
     """Checks of these names that were evaluated."""
     keys = list(keys)
     made = newest(instance, keys)
     wanted = [dg.AssetCheckKey(k, n) for k, n in product(keys, names)]
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(wanted)
     return {
-        key: Told(of.passed, record.run_id, _counts(record, of, made.get(key.asset_key)))
+        key: LastEvaluation(of.passed, record.run_id, _counts(record, of, made.get(key.asset_key)))
         for key, record in records.items()
         if isinstance(of := record.evaluation, dg.AssetCheckEvaluation)  # else planned
     }

@@ -61,7 +61,7 @@ class TableNews:
         until = None if seconds is None else time.monotonic() + seconds
         due = [s for s in self._due(statuses) if s.id not in self.asked]
         whole = {s.id for s in due}
-        due += self._told_otherwise([s for s in statuses if s.id not in whole and s.id not in self.asked])
+        due += self._with_news_beside([s for s in statuses if s.id not in whole and s.id not in self.asked])
         for start in range(0, len(due), _AT_ONCE):
             self.left = start > 0 and until is not None and time.monotonic() > until
             if self.left:
@@ -73,12 +73,12 @@ class TableNews:
             yield from self._events([s for s in some if s.id in whole])
         self.left = False
 
-    def _told_otherwise(self, statuses: list[TableStatus]) -> list[TableStatus]:
+    def _with_news_beside(self, statuses: list[TableStatus]) -> list[TableStatus]:
         """Those of which what is kept beside them was made, or began or ceased to lack changes, since Dagster was told:
         a run may do so that brings the table itself none."""
         now = {s.id: beside.states(self.naming, s) for s in statuses}
         if new := sorted({key for said in now.values() for key in said} - self._beside.keys()):  # once a run
-            self._beside |= beside.told_last(self.instance, new)
+            self._beside |= beside.last_recorded_states(self.instance, new)
         return [s for s in statuses if any(self._beside[key] != said for key, said in now[s.id].items())]
 
     def _events(self, some: list[TableStatus]) -> Iterator[Any]:
@@ -106,7 +106,7 @@ class TableNews:
         keys = {s.id: self.naming.table(self.source, *s.id).key for s in statuses}
         seen = {r.asset_entry.asset_key: r.asset_entry for r in self.instance.get_asset_records(list(keys.values()))}
         names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS, table_events.CERTIFIED)
-        before = table_events.told_last(self.instance, keys.values(), names)
+        before = table_events.last_evaluations(self.instance, keys.values(), names)
 
         def told_at(s: TableStatus) -> float | None:
             """When Dagster was told; 0: never, or otherwise. None: there is no need."""
@@ -131,7 +131,7 @@ class TableNews:
             at = newest.timestamp if newest else 0.0
             return at if self._changes.get(s.name) or (s.state == "live" and self._old(s, at, known)) else None
 
-        known = completeness.newest_told(self.naming.config, self.source)[0] if self._fresh else None
+        known = completeness.newest_source_time(self.naming.config, self.source)[0] if self._fresh else None
         times = {s.id: at for s in statuses if (at := told_at(s)) is not None}
         return sorted((s for s in statuses if s.id in times), key=lambda s: times[s.id])
 

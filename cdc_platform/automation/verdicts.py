@@ -17,7 +17,7 @@ from cdc_platform.lake.writer_lock import source_lock
 _WAIT_S = 5.0
 
 
-def tell(instance: dg.DagsterInstance, naming: Naming, sources: Iterable[Source]) -> None:
+def report_verdicts(instance: dg.DagsterInstance, naming: Naming, sources: Iterable[Source]) -> None:
     """Keeps the certificates of some sources as they are now, and tells Dagster of the tables it knows whose check says
     otherwise. Of the others the runs tell, and of a source with a run under way that run does: between two of its steps
     nothing can be judged."""
@@ -25,15 +25,15 @@ def tell(instance: dg.DagsterInstance, naming: Naming, sources: Iterable[Source]
         with suppress(RunInProgress):
             with source_lock(naming.config, source, _WAIT_S):
                 pass  # a certificate isn't judged while it is held
-            _tell(instance, naming, source)
+            _report_verdicts(instance, naming, source)
 
 
-def _tell(instance: dg.DagsterInstance, naming: Naming, source: Source) -> None:
+def _report_verdicts(instance: dg.DagsterInstance, naming: Naming, source: Source) -> None:
     found = [s for s in table_status.statuses(naming.config, source) if s.certificate]
     certificate.issue(naming.config, (s.certificate for s in found if s.certificate))
     keys = {naming.table(source, *s.id).key: s for s in found}
     made = table_events.newest(instance, keys)
-    before = table_events.told_last(instance, keys, (table_events.CERTIFIED,))
+    before = table_events.last_evaluations(instance, keys, (table_events.CERTIFIED,))
     for key, status in keys.items():
         intact = status.certificate is not None and status.certificate.verdict != BROKEN
         told = before.get(dg.AssetCheckKey(key, table_events.CERTIFIED))

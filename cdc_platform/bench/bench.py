@@ -7,7 +7,7 @@ from typing import Any
 from cdc_platform.bench.chain import Chain, trials
 from cdc_platform.bench.figures import Trial, machine, ratios, stage_rows
 from cdc_platform.bench.latency import measure
-from cdc_platform.bench.settings import Say, Settings, broker, check, config_of, folder, told
+from cdc_platform.bench.settings import Say, Settings, broker, check, config_of, folder, lake_config
 from cdc_platform.config import parse_config
 
 _DDL_TABLES = 25
@@ -35,7 +35,7 @@ def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
 
 def _increments(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
     """`increments`: per size and kind of keys seconds of an increment; `differences`."""
-    from cdc_platform.bench.increments import Table, figures
+    from cdc_platform.bench.increments import Table, measurements
     from cdc_platform.spark.session import open_session
 
     say("starting Spark")
@@ -46,7 +46,7 @@ def _increments(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
         say(f"a table of {size} rows")
         table.fill()
         say(f"increments of {settings.changes} changes")
-        rows += figures(table, settings.changes, settings.repeats)
+        rows += measurements(table, settings.changes, settings.repeats)
         differences += table.differences()
     return {"increments": rows, "differences": differences}
 
@@ -54,38 +54,38 @@ def _increments(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
 def _breadth(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
     """`breadth`: a row per round of changes of many tables; `touched`: one per what users touch of them."""
     from cdc_platform.bench import touched
-    from cdc_platform.bench.breadth import Tables, figures
+    from cdc_platform.bench.breadth import Tables, measurements
     from cdc_platform.spark.session import open_session
 
     with broker(work / "breadth", say) as info:
         servers = str(info.bootstrap_servers)
-        written = told(work, settings, "breadth-lake", "canal_json", "breadth", servers)
+        written = lake_config(work, settings, "breadth-lake", "canal_json", "breadth", servers)
         config = parse_config(written, work / "cdc.yaml")
         say(f"{settings.tables} tables")
         tables = Tables("breadth", settings.tables, settings.partitions, settings.keyless)
         some = max(1, settings.tables * 3 // 10)
-        rows = figures(open_session(config), config, servers, tables, settings.changes, some)
+        rows = measurements(open_session(config), config, servers, tables, settings.changes, some)
         say("status, sensors and definitions")
-        seen = touched.figures(config, written, settings.tables)
+        seen = touched.measurements(config, written, settings.tables)
         return {"breadth": rows, "touched": seen, "differences": tables.differences(config)}
 
 
 def _ddl(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
     """`ddl`: rows of a history of DDL."""
-    from cdc_platform.bench.ddl import figures
+    from cdc_platform.bench.ddl import measurements
     from cdc_platform.spark.session import open_session
 
     with broker(work / "ddl", say) as info:
         servers = str(info.bootstrap_servers)
         config = config_of(work, settings, "ddl-lake", "canal_json", "ddl", servers)
         say("a history of DDL")
-        rows, differences = figures(open_session(config), config, servers, _DDL_TABLES)
+        rows, differences = measurements(open_session(config), config, servers, _DDL_TABLES)
         return {"ddl": rows, "differences": differences}
 
 
 def _explain(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
     """`explain`: a row per question."""
-    from cdc_platform.bench.explained import FORMAT, figures
+    from cdc_platform.bench.explained import FORMAT, measurements
 
     with broker(work / "explain", say) as info:
         bench = Chain(work / "explain", info, settings, say)
@@ -93,7 +93,7 @@ def _explain(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
         trial = bench.trial(FORMAT, "explain", settings.rows, settings.keys)
         say("questions")
         config = bench.config(f"bench-{FORMAT}-explain", FORMAT)
-        rows, wrong = figures(config, settings.rows, min(settings.rows, settings.keys))
+        rows, wrong = measurements(config, settings.rows, min(settings.rows, settings.keys))
         return {"explain": rows, "differences": trial.differences + wrong}
 
 

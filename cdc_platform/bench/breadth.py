@@ -147,7 +147,7 @@ def name(table: int) -> str:
     return f"t{table:04}"
 
 
-def figures(
+def measurements(
     spark: "SparkSession", config: Config, servers: str, tables: Tables, changes: int, some: int
 ) -> list[dict[str, Any]]:
     """Per round: changes, tables concerned, seconds of the chain and of its last stage, peak memory. The first round

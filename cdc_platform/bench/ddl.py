@@ -132,7 +132,9 @@ class History:
         return self._ddl(table, f"CREATE TABLE `{table}` {_COLUMNS}", "CREATE")
 
 
-def figures(spark: "SparkSession", config: Config, servers: str, tables: int) -> tuple[list[dict[str, Any]], list[str]]:
+def measurements(
+    spark: "SparkSession", config: Config, servers: str, tables: int
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Per round: statements, changes, seconds of the chain and of its last stage, peak memory; and differences. After
     the backlog one statement in each table, which all have rows: two that concern columns alone, and one of a type."""
     history = History("ddl", tables)

@@ -19,7 +19,7 @@ _NEVER = 10**12
 """A key above all that there are."""
 
 
-def figures(config: Config, changes: int, keys: int) -> tuple[list[dict[str, Any]], list[str]]:
+def measurements(config: Config, changes: int, keys: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Per question what, changes in the lake, changes (transactions) found, seconds, cpu_s; and what was answered
     wrongly. keys: rows of the table, which all are there."""
     [source] = config.sources

@@ -165,7 +165,7 @@ def _value(name: str, number: Column) -> Column:
     }[name]
 
 
-def figures(table: Table, changes: int, repeats: int) -> list[dict[str, Any]]:
+def measurements(table: Table, changes: int, repeats: int) -> list[dict[str, Any]]:
     """Per kind of keys the seconds of an increment, after one that isn't measured, and of a scan of all cells after
     them all, as they left the table and freshly compacted."""
     out = []

@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from cdc_platform.bench.breadth import DB, TYPES, canal_json, name, wrong
-from cdc_platform.bench.settings import Settings, told
+from cdc_platform.bench.settings import Settings, lake_config
 from cdc_platform.config import Config, load_config
 from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.feeds.publish import Record, publish
@@ -99,7 +99,7 @@ def measure(work: Path, settings: Settings) -> tuple[dict[str, Any], list[str]]:
 
 def _config(work: Path, settings: Settings) -> Config:
     work.mkdir(parents=True, exist_ok=True)
-    found = told(work, settings, "latency-lake", _FORMAT, "latency", f"127.0.0.1:{free_port()}")
+    found = lake_config(work, settings, "latency-lake", _FORMAT, "latency", f"127.0.0.1:{free_port()}")
     (work / "cdc.yaml").write_text(yaml.safe_dump(found))
     return load_config(work / "cdc.yaml")
 

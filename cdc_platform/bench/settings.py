@@ -81,10 +81,12 @@ def broker(work: Path, say: Say) -> "Iterator[BrokerInfo]":
 
 
 def config_of(work: Path, settings: Settings, lake: str, format_name: str, topic: str, servers: str) -> Config:
-    return parse_config(told(work, settings, lake, format_name, topic, servers), work / "cdc.yaml")
+    return parse_config(lake_config(work, settings, lake, format_name, topic, servers), work / "cdc.yaml")
 
 
-def told(work: Path, settings: Settings, lake: str, format_name: str, topic: str, servers: str) -> dict[str, Any]:
+def lake_config(
+    work: Path, settings: Settings, lake: str, format_name: str, topic: str, servers: str
+) -> dict[str, Any]:
     """cdc.yaml of one source `bench`: of a lake and a topic."""
     source = {"name": "bench", "format": format_name, "topics": [topic], "options": OPTIONS.get(format_name, {})}
     conf = {

@@ -23,7 +23,7 @@ build(load_config(Path({file!r}))).get_repository_def()
 """
 
 
-def figures(config: Config, told: dict[str, Any], tables: int) -> list[dict[str, Any]]:
+def measurements(config: Config, told: dict[str, Any], tables: int) -> list[dict[str, Any]]:
     """Per `status` (with its process's start), definitions (the same) and sensor (its first look in a process, and one
     more): what, tables, seconds, cpu_s, again_s. told: the configuration as cdc.yaml has it. Raises SetupError."""
     config.file.write_text(yaml.safe_dump(told))

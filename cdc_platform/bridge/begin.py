@@ -20,19 +20,19 @@ from cdc_platform.formats.pb import canal_entry_pb2 as pb
 _LONGEST = 500  # characters of a name from the wire
 
 
-class Place(NamedTuple):
+class BinlogPosition(NamedTuple):
     """A place in a binlog, as `bridges/<name>.json` has it: mysql-bin.000007:300."""
 
     file: str
     position: int
 
     @classmethod
-    def parse(cls, text: str | None) -> "Place | None":
+    def parse(cls, text: str | None) -> "BinlogPosition | None":
         """None: the text is none."""
         file, _, position = (text or "").rpartition(":")
         return cls(file, int(position)) if file and position.isdigit() else None
 
-    def within(self, first: "Place", end: "Place") -> bool:
+    def within(self, first: "BinlogPosition", end: "BinlogPosition") -> bool:
         """Whether it stands in a stretch of a log; other logs have other names."""
         numbers = [(file_number(p.file), p.position) for p in (first, self, end)]
         if len({_base(p.file) for p in (first, self, end)}) > 1 or any(n is None for n, _ in numbers):
@@ -46,9 +46,9 @@ class LeftOut:
     `begun_at`: source time in ms of the first entry that was to be carried, `begun`: its place."""
 
     any: bool = False
-    first: Place | None = None
+    first: BinlogPosition | None = None
     begun_at: int | None = None
-    begun: Place | None = None
+    begun: BinlogPosition | None = None
 
 
 class Start:
@@ -92,7 +92,7 @@ class Start:
         if not self._empty and not self._again(header):
             return False
         if self._begin.time is None:
-            return self._place(header) < (file_number(self._begin.file) or 0, self._begin.position or 0)
+            return self._position(header) < (file_number(self._begin.file) or 0, self._begin.position or 0)
         within, self._open = self._open, (self._open or kind == pb.TRANSACTIONBEGIN) and kind != pb.TRANSACTIONEND
         return within or header.executeTime < (_millis(self._begin) or 0)
 
@@ -103,7 +103,7 @@ class Start:
             return False
         return header.executeTime <= begun_at and _at(header).within(first, begun)
 
-    def _place(self, header: pb.Header) -> tuple[int, int]:
+    def _position(self, header: pb.Header) -> tuple[int, int]:
         number = file_number(header.logfileName)
         if number is None or _base(header.logfileName) != _base(self._begin.file or ""):
             raise CanalBeginsElsewhere(
@@ -119,7 +119,7 @@ class Start:
         if self._seen or earlier:
             return True
         asked = file_number(self._begin.file), self._begin.position
-        return self._begin.time is None and self._place(header) == asked
+        return self._begin.time is None and self._position(header) == asked
 
 
 def _read(entry: bytes) -> tuple[pb.Header | None, int]:
@@ -131,8 +131,8 @@ def _read(entry: bytes) -> tuple[pb.Header | None, int]:
     return found.header, found.entryType
 
 
-def _at(header: pb.Header) -> Place:
-    return Place(header.logfileName[:_LONGEST], header.logfileOffset)
+def _at(header: pb.Header) -> BinlogPosition:
+    return BinlogPosition(header.logfileName[:_LONGEST], header.logfileOffset)
 
 
 def _millis(begin: Begin) -> int | None:

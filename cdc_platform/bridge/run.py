@@ -109,15 +109,15 @@ class _Loop:
             start = self._start(session)
             self._say(f"{self._bridge.name}: subscribed to {self._bridge.destination!r} at {session.server}")
             while not self._done():
-                self._carry(session, start)
+                self._copy_entries(session, start)
                 self._failed_in_a_row = 0
-                self._tell()
+                self._log_progress()
 
     def _start(self, session: Session) -> Start:
         empty = self._bridge.begin is not None and self._publisher.is_empty()
         return Start(self._bridge, session.server, empty=empty, known=self._journal.left_out)
 
-    def _carry(self, session: Session, start: Start) -> None:
+    def _copy_entries(self, session: Session, start: Start) -> None:
         asked_at = time.monotonic()
         batch = session.get()
         if batch.id is None:
@@ -162,7 +162,7 @@ class _Loop:
         while not self._stopped() and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _STEP_S))
 
-    def _tell(self) -> None:
+    def _log_progress(self) -> None:
         now = time.monotonic()
         new = self._totals.batches - self._told_batches
         if new and now - self._told_at >= _TELL_EVERY_S:

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from google.protobuf.message import DecodeError
 
-from cdc_platform.bridge.begin import LeftOut, Place
+from cdc_platform.bridge.begin import BinlogPosition, LeftOut
 from cdc_platform.bridge.errors import BridgeRunning
 from cdc_platform.bridge.frames import Batch
 from cdc_platform.config import Config
@@ -94,7 +94,7 @@ class Journal:
     def left_out(self) -> LeftOut:
         """What was left out by now, also by earlier runs."""
         s = self._state
-        return LeftOut(s.left_out > 0, Place.parse(s.left_out_from), s.begun_at, Place.parse(s.begun))
+        return LeftOut(s.left_out > 0, BinlogPosition.parse(s.left_out_from), s.begun_at, BinlogPosition.parse(s.begun))
 
     def leaves_out(self, entries: int, left_out: LeftOut) -> None:
         """So many entries of the next batch aren't carried; `left_out`: what is known then. Written before the topic
@@ -108,7 +108,7 @@ class Journal:
 
     def acked(self, batch: Batch, carried: int, server: str) -> None:
         """A batch is acked; so many of its entries are in Kafka."""
-        known = _place(batch.entries)
+        known = _last_position(batch.entries)
         entries = self._state.entries + carried
         self._state = replace(self._state, batch=batch.id, acked_at=_now(), entries=entries, **known)
         self._going_on(server)
@@ -197,7 +197,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _place(entries: Sequence[bytes]) -> dict[str, Any]:
+def _last_position(entries: Sequence[bytes]) -> dict[str, Any]:
     """Position and time of the last entry that has a binlog position; {} without one (heartbeats)."""
     for entry in reversed(entries):
         try:

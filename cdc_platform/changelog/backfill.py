@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog import erased_events, repeated
 from cdc_platform.changelog.arrivals import Arrivals
-from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.file_stats import TableStatistics
 from cdc_platform.changelog.follow import arrivals
-from cdc_platform.changelog.order import figures_of
+from cdc_platform.changelog.order import merged_statistics
 from cdc_platform.changelog.order_key import Clock, placed, those
 from cdc_platform.changelog.outcomes import Accounting, Messages, overlaps
 from cdc_platform.changelog.packed import Packed
-from cdc_platform.changelog.table_rules import Chosen, Rules
+from cdc_platform.changelog.table_rules import Rules, RulesInEffect
 from cdc_platform.changelog.tellings import Tellings
 from cdc_platform.changelog.unify import EVENT_OF, Known, Said, duplicates, outcome, with_keys
 from cdc_platform.changelog.write import Batch, app_name, commit, note_outcomes, split_messages
@@ -91,7 +91,7 @@ class Fill:
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, Any]:
         """ledger, shared: as Messages; applied: new rows. An output that isn't there was written before."""
-        messages, touched = Messages(self.accounting), Touched(self.choice.now)
+        messages, touched = Messages(self.accounting), TableStatistics(self.choice.now)
         clock, applied = Clock(self.arrivals.clocks), 0
         for batch in batches:
             events = placed(batch, self.arrivals, clock)
@@ -110,11 +110,11 @@ class Fill:
                 if some.num_rows and output in out:
                     out[output].write(self.said.rows(some, output))
         if "changelog" in out:
-            out["changelog"].note = touched.told()
-        return {**messages.told(), "applied": applied}
+            out["changelog"].note = touched.to_json()
+        return {**messages.to_json(), "applied": applied}
 
 
-def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: Store, chosen: Chosen) -> int:
+def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: Store, chosen: RulesInEffect) -> int:
     """Does what the change of rules that is begun asks for, and notes that it is done. Returns how many rows came into
     the changelog. Raises LakeChanged."""
     now = chosen.begun
@@ -132,13 +132,13 @@ def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: 
     files, notes = _with_news(spark, every, notes, choice)
     applied = 0
     if files:
-        batch = Batch(source, paths, now.number, spark, files, notes, figures_of(notes), _APP)
+        batch = Batch(source, paths, now.number, spark, files, notes, merged_statistics(notes), _APP)
         applied = _write(batch, changes, order, choice)
     chosen.note(now, "done")
     return applied
 
 
-def number(source: Source, paths: dict[str, Store], chosen: Chosen) -> int:
+def number(source: Source, paths: dict[str, Store], chosen: RulesInEffect) -> int:
     """That of the next change of rules: its writes are named by it."""
     written = (paths[name] for name in _WRITTEN)
     return commits.unused(app_name(_APP, source), chosen.done[-1].number + 1, *written)

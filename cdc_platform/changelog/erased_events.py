@@ -41,7 +41,7 @@ _ERASED = (
 )
 
 
-def told(spark: SparkSession, rows: Sequence[Mapping[str, Any]], salt: str) -> list[dict[str, Any]]:
+def kept_events(spark: SparkSession, rows: Sequence[Mapping[str, Any]], salt: str) -> list[dict[str, Any]]:
     """Of rows of CHANGES those that have a place, as ERASURES keeps them (`events`). The platform's own loads aren't
     sent again."""
     of_log = (r for r in rows if r["kind"] == "row" and r["topic"] != LOADED)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.full_images import Figures, PlainTable, looked, told_table
-from cdc_platform.changelog.full_images import told as figures_told
+from cdc_platform.changelog.full_images import FullImageTable, ImageStatistics, looked, table_of_list
+from cdc_platform.changelog.full_images import statistics_json as figures_told
 from cdc_platform.changelog.order_key import ends, numbers, those
 from cdc_platform.config.tables import Tables
 from cdc_platform.tables import Name, name_of
@@ -22,7 +22,7 @@ _COLUMNS = ("db", "schema", "table", "schema_version")
 _Group = tuple[str | None, str | None, str | None, str | None]
 
 
-class Touched:
+class TableStatistics:
     """Changes of a file by db, schema, table and schema_version. Of versions whose columns the file states before, too,
     whether they are plain (full_images.py)."""
 
@@ -35,7 +35,7 @@ class Touched:
         """lists: columns that all changes of a table have, whatever version they name; stated: of versions."""
         self._tables, self._lists = tables, lists
         self._groups: dict[_Group, dict[str, Any]] = {}
-        self._plain: dict[_Group, tuple[PlainTable | None, Figures] | bool | None] = {}
+        self._plain: dict[_Group, tuple[FullImageTable | None, ImageStatistics] | bool | None] = {}
         self._stated: dict[str, str] = dict(stated)
         self._fine = True
 
@@ -77,28 +77,28 @@ class Touched:
         if isinstance(plain, tuple) and not looked(plain[0], rows, order, plain[1]):
             self._plain[name] = None if plain[0] is None else False
 
-    def _table(self, name: _Group) -> tuple[PlainTable | None, Figures] | bool | None:
+    def _table(self, name: _Group) -> tuple[FullImageTable | None, ImageStatistics] | bool | None:
         db, schema, table, version = name
         if db is None or table is None:
             return None
         of = name_of({"db": db, "schema": schema, "table": table})
         if (columns := self._lists.get(of) or self._stated.get(version or "")) is None:
-            return None, Figures()
-        found = told_table(of, columns, self._tables.key_columns(*of))
-        return found is not None and (found, Figures())
+            return None, ImageStatistics()
+        found = table_of_list(of, columns, self._tables.key_columns(*of))
+        return found is not None and (found, ImageStatistics())
 
-    def told(self) -> list[dict[str, Any]] | None:
+    def to_json(self) -> list[dict[str, Any]] | None:
         """Per db, schema, table and schema_version: n changes, low and newest order, told_keys; plain: of which table
-        (PlainTable.as_noted; of none, if they are nothing but TRUNCATEs) and what plain changes come to; False: they
-        aren't; None: it isn't known. None: nothing is known."""
+        (FullImageTable.as_noted; of none, if they are nothing but TRUNCATEs) and what plain changes come to; False:
+        they aren't; None: it isn't known. None: nothing is known."""
         if not self._fine:
             return None
         return [
-            {**dict(zip(_COLUMNS, group, strict=True)), **figures, "plain": self._told(group)}
+            {**dict(zip(_COLUMNS, group, strict=True)), **figures, "plain": self._full_image_json(group)}
             for group, figures in self._groups.items()
         ]
 
-    def _told(self, name: _Group) -> dict[str, Any] | bool | None:
+    def _full_image_json(self, name: _Group) -> dict[str, Any] | bool | None:
         plain = self._plain[name]
         if not isinstance(plain, tuple):
             return plain

@@ -43,7 +43,7 @@ _SPELLINGS = {
 _RANGES = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "text", "string": "text"}
 
 
-class PlainTable(NamedTuple):
+class FullImageTable(NamedTuple):
     """A table as workers need it: names of its columns in order, of its key (none: it has no key); how texts of the key
     are spelled; the families of columns that hold a date; how the first key column is compared where its range is
     wanted (integer, text, None)."""
@@ -68,14 +68,16 @@ def _listed(value: str | tuple[str, str]) -> str | list[str]:
     return list(value) if isinstance(value, tuple) else value
 
 
-def plain_table(name: Name, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]) -> PlainTable | None:
+def full_image_table(
+    name: Name, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]
+) -> FullImageTable | None:
     """A table of these columns. None: two texts may be one value of its key."""
     types = [t for n, t in columns if n in keys]
     spelled = tuple(s for t in types if (s := _spelling(t)) is not None)
     if len(spelled) < len(types):
         return None
     dates = tuple((n, t.family) for n, t in columns if t.family in _TIMES)
-    return PlainTable(
+    return FullImageTable(
         name,
         tuple(n for n, _ in columns),
         keys,
@@ -98,20 +100,20 @@ def _spelling(type_: MySqlType) -> str | None:
     return found and f"^({found})$"
 
 
-def told_table(name: Name, columns_json: str, keys: list[str] | None) -> PlainTable | None:
-    """The table that a column list tells of; keys: those that the configuration gives. None: as `plain_table`, or it is
-    none that can be kept."""
+def table_of_list(name: Name, columns_json: str, keys: list[str] | None) -> FullImageTable | None:
+    """The table that a column list tells of; keys: those that the configuration gives. None: as `full_image_table`, or
+    it is none that can be kept."""
     told = json.loads(columns_json)
     try:
         columns = [(c["name"], parse_type(c["type"])) for c in told]
     except UnknownType:
         return None
     key = tuple(c["name"] for c in told if (c["name"] in keys if keys else c["key"]))
-    return plain_table(name, columns, key)
+    return full_image_table(name, columns, key)
 
 
 @dataclass(slots=True)
-class Figures:
+class ImageStatistics:
     """Of a table's changes in a file, as far as they are plain. truncates: TRUNCATEs among them; truncated: order of
     the last one. keys: lowest and highest first keys; of a table without a key offsets, for its rows are told apart by
     the addresses of their changes."""
@@ -125,17 +127,17 @@ class Figures:
     unplaced: Unplaced = field(default_factory=Unplaced)
 
 
-def told(figures: Figures) -> dict[str, Any]:
+def statistics_json(figures: ImageStatistics) -> dict[str, Any]:
     """As JSON can tell them: changes, deletes, TRUNCATEs, lowest and highest order and first key, and of changes
     without a position what ties.Unplaced tells."""
     orders, keys = figures.orders, figures.keys
     emptied = {"truncates": figures.truncates, "truncated": figures.truncated}
     spans = {"orders": [min(orders), max(orders)] if orders else None}
     spans["keys_range"] = [min(keys), max(keys)] if keys else None
-    return {"changes": figures.changes, "deletes": figures.deletes, **emptied, **spans, **figures.unplaced.told()}
+    return {"changes": figures.changes, "deletes": figures.deletes, **emptied, **spans, **figures.unplaced.to_json()}
 
 
-def looked(table: PlainTable | None, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+def looked(table: FullImageTable | None, rows: pa.RecordBatch, order: np.ndarray, figures: ImageStatistics) -> bool:
     """Adds to the figures; False: some change isn't plain. Plain are TRUNCATEs, and changes that tell their key, in the
     one spelling of its value, and, but deletes, all columns in order with dates that exist; none that changes a key. Of
     a table without a key rows that came: which of equal rows another change is about, all of them say together
@@ -159,11 +161,11 @@ def _mask(which: pa.BooleanArray) -> np.ndarray:
     return which.to_numpy(zero_copy_only=False)
 
 
-def _looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+def _looked(table: FullImageTable, rows: pa.RecordBatch, order: np.ndarray, figures: ImageStatistics) -> bool:
     return (_with_key if table.keys else _without_key)(table, rows, order, figures)
 
 
-def _without_key(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+def _without_key(table: FullImageTable, rows: pa.RecordBatch, order: np.ndarray, figures: ImageStatistics) -> bool:
     came = pc.is_in(rows.column("op"), pa.array(["insert", "read"]))
     if not pc.all(came).as_py() or _whole(table, rows) is None:
         return False
@@ -173,13 +175,13 @@ def _without_key(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, fig
     return True
 
 
-def _whole(table: PlainTable, rows: pa.RecordBatch) -> dict[str, pa.StringArray] | None:
+def _whole(table: FullImageTable, rows: pa.RecordBatch) -> dict[str, pa.StringArray] | None:
     """Texts by column of the images after; None: some aren't whole, or hold a date that doesn't exist."""
     texts = texts_of(rows.column("after"), table.names)
     return texts if texts is not None and all(_exist(texts[name], family) for name, family in table.dates) else None
 
 
-def _with_key(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+def _with_key(table: FullImageTable, rows: pa.RecordBatch, order: np.ndarray, figures: ImageStatistics) -> bool:
     op, told = rows.column("op"), [map_value(rows.column("key"), k) for k in table.keys]
     deleted = pc.equal(op, "delete")
     if any(k.null_count for k in told):
@@ -206,7 +208,7 @@ def _with_key(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figure
     return True
 
 
-def _one_spelling(table: PlainTable, name: str, texts: pa.StringArray, pattern: str) -> bool:
+def _one_spelling(table: FullImageTable, name: str, texts: pa.StringArray, pattern: str) -> bool:
     """Whether no two different texts of a key column are one value, and all are values of its type."""
     dates = dict(table.dates)
     spelled = not pattern or pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py()

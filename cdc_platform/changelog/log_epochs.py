@@ -52,7 +52,7 @@ def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[L
         log.starts.setdefault(s.where, []).append((s.first, s.epoch))
     for r in ends:
         where, newest = (r["topic"], r["partition"]), r["newest"]
-        at, epoch = _place(newest["at"]), newest["epoch"]
+        at, epoch = _position(newest["at"]), newest["epoch"]
         _, high = log.spans.get(where, {}).get(epoch, (at, at))  # of a lake of before a replay may be all there is
         log.partitions[where] = Partition(epoch, high, at, newest["last"], newest["replay"])
     return log, [*logs, *replays]
@@ -84,7 +84,7 @@ def noted(path: Store, source: Source, batch: int) -> list[Segment] | None:
 
 def _segment(row: dict[str, Any], *, replay: bool) -> Segment:
     where, servers = (row["topic"], row["partition"]), _flat(row["servers"])
-    low, high = _place(row["low"]), _place(row["high"])
+    low, high = _position(row["low"]), _position(row["high"])
     since = NEVER if row["since"] is None else row["since"]
     until = -1 if row["until"] is None else row["until"]
     return Segment(where, row["first"], row["last"], row["epoch"], replay, low, high, servers, since, until)
@@ -94,7 +94,7 @@ def _flat(lists: list[list[str]] | None) -> frozenset[str]:
     return frozenset(s for some in lists or () for s in some or ())
 
 
-def _place(of: dict[str, Any]) -> Place:
+def _position(of: dict[str, Any]) -> Place:
     return of["file"], int(of["pos"])
 
 
@@ -111,7 +111,7 @@ def _of_lineages(paths: dict[str, Store], source: Source) -> Log:
     if not rows:
         return Log()
     newest = max(r["epoch"] for r in rows)
-    reached = [_place(r["high"]) for r in rows if r["epoch"] == newest and r["high"] is not None]
+    reached = [_position(r["high"]) for r in rows if r["epoch"] == newest and r["high"] is not None]
     servers = {r["lineage"] for r in rows if r["epoch"] == newest and r["lineage"]}
     of = Epoch(NO_POSITION, max(reached, default=NO_POSITION), servers)
     before: dict[str | None, int] = {}

@@ -10,12 +10,15 @@ from cdc_platform.tables import ROW_ADDRESS
 ADDRESS = ROW_ADDRESS.names
 
 
-def figures_of(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merged_statistics(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Statistics of one batch per lineage (one dict per server seen) from those of its files (changes/file_stats.py):
     counts per kind and of events decoded again, lowest and highest binlog position of row changes, offset range, schema
     versions stated."""
     groups = [g for note in notes for g in note["groups"]]
-    return [_figures(lineage, [g for g in groups if g["lineage"] == lineage]) for lineage in _each(groups, "lineage")]
+    return [
+        _lineage_statistics(lineage, [g for g in groups if g["lineage"] == lineage])
+        for lineage in _each(groups, "lineage")
+    ]
 
 
 def _each(groups: list[dict[str, Any]], *names: str) -> list[Any]:
@@ -23,7 +26,7 @@ def _each(groups: list[dict[str, Any]], *names: str) -> list[Any]:
     return [f[0] for f in found] if len(names) == 1 else list(found)
 
 
-def _figures(lineage: str | None, groups: list[dict[str, Any]]) -> dict[str, Any]:
+def _lineage_statistics(lineage: str | None, groups: list[dict[str, Any]]) -> dict[str, Any]:
     placed = [g for g in groups if g["file"] is not None]
     least, most = (
         [(g["file"], Decimal(g[pos])) for g in placed if g[pos] is not None] for pos in ("low_pos", "high_pos")

@@ -76,7 +76,10 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
     if arrivals.by_position:
         event, row = pc.coalesce(column("event_no"), entry), pc.coalesce(column("row_no"), row)
     else:
-        event, row = _at_place(events, arrivals.rekeyed, clock) if arrivals.numbered else column("offset"), within
+        event, row = (
+            _within_position(events, arrivals.rekeyed, clock) if arrivals.numbered else column("offset"),
+            within,
+        )
     file, pos = column("file_no"), column("binlog_pos")
     times = clock.times(events)
     if told.false_count:
@@ -92,7 +95,7 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
 
 
-def _at_place(events: pa.RecordBatch, rekeyed: tuple[str, ...], clock: Clock) -> pa.Array:
+def _within_position(events: pa.RecordBatch, rekeyed: tuple[str, ...], clock: Clock) -> pa.Array:
     """`order_key.event` of events that share a place: their number in the transaction, else their offset, where the
     second half of a change, and what follows it in its partition, is newer than first halves in other partitions."""
     number, event = events.column("txn_seq"), events.column("offset")

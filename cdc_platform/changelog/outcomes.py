@@ -129,11 +129,11 @@ class Messages:
         place = np.array(known, np.int64)[topics.indices.to_numpy()] * (1 << 32) + events.column("partition").to_numpy()
         now, was = _ranks(outcomes), _ranks(before) if before is not None else None
         if was is None:
-            again = _retold(events)
+            again = _redecoded(events)
             now, was = now + np.where(again, 0, _FIRST).astype(np.int8), np.where(again, _QUARANTINED, _NEW)
         self._seen.append((place, events.column("offset").to_numpy(), now, was.astype(np.int8)))
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """ledger: entries; shared: topic, partition, offset, outcome and outcome before of messages that other tasks
         may have events of, too."""
         ledger: list[Entry] = []
@@ -173,7 +173,7 @@ def _ranks(outcomes: pa.Array) -> np.ndarray:
     return pc.index_in(outcomes, pa.array(RANK)).to_numpy(zero_copy_only=False).astype(np.int8)
 
 
-def _retold(events: pa.RecordBatch) -> np.ndarray:
+def _redecoded(events: pa.RecordBatch) -> np.ndarray:
     if "retold" not in events.schema.names:
         return np.zeros(events.num_rows, bool)
     return pc.fill_null(events.column("retold"), False).to_numpy(zero_copy_only=False)

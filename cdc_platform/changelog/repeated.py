@@ -55,7 +55,7 @@ def in_batch(
     if placed:
         found.append(gone(_between(placed)))
     for f in placed:
-        low = _place(f["low"])
+        low = _position(f["low"])
         if reached is None or low > reached:
             continue
         of_lineage = placed_rows().where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
@@ -70,10 +70,10 @@ def erased(figures: Iterable[dict[str, Any]], gone: Gone) -> Packed | None:
 
 
 def _between(placed: Sequence[dict[str, Any]]) -> tuple[Place, Place]:
-    return min(_place(f["low"]) for f in placed), max(_place(f["high"]) for f in placed)
+    return min(_position(f["low"]) for f in placed), max(_position(f["high"]) for f in placed)
 
 
-def _place(told: Mapping[str, Any]) -> Place:
+def _position(told: Mapping[str, Any]) -> Place:
     return told["file_no"], told["binlog_pos"]
 
 
@@ -122,7 +122,7 @@ def decoded_again(
     figures: list[dict[str, Any]],
 ) -> Again | None:
     """What a first telling gave is in `changes`, what a later one gave in place of an error in the changelog. figures:
-    of the batch (order.figures_of). None: it has no such messages."""
+    of the batch (order.merged_statistics). None: it has no such messages."""
     spans = [(f["from_offset"], f["to_offset"]) for f in figures if f["retold"]]
     if not spans:
         return None
@@ -143,7 +143,7 @@ def decoded_again(
     )
 
 
-def _same_place() -> list[Column]:
+def _same_position() -> list[Column]:
     return [
         F.col("lineage"),
         F.col("file_no"),
@@ -165,14 +165,14 @@ def repeated_here(rows: DataFrame) -> DataFrame | None:
     Cheap first: only rows that share a hash of their position are compared in full. Rows of an initial load that
     have no key are never repeats: they all share one position, and a table without a key may hold equal rows.
     """
-    told = rows.where(_tells_itself_apart())
-    hashed = told.withColumn("_place", F.xxhash64(*_same_place(), "op", "db", "schema", "table"))
+    told = rows.where(_has_unique_position())
+    hashed = told.withColumn("_place", F.xxhash64(*_same_position(), "op", "db", "schema", "table"))
     shared = hashed.groupBy("_place").agg(F.count(F.lit(1)).alias("n")).where("n > 1")
     if shared.isEmpty():
         return None
     suspects = hashed.join(shared, "_place", "left_semi").select(
         *ADDRESS,
-        F.struct(*(c.alias(f"p{i}") for i, c in enumerate(_same_place()))).alias("place"),
+        F.struct(*(c.alias(f"p{i}") for i, c in enumerate(_same_position()))).alias("place"),
         _content().alias("content"),
         F.struct("landed_at", *ADDRESS).alias("at"),
     )
@@ -189,18 +189,18 @@ def repeated_before(rows: DataFrame, stored: DataFrame, low: Place, high: Place)
     place = F.struct(F.lit(low_file).cast("bigint"), F.lit(Decimal(low_pos)).cast("decimal(20,0)"))
     near = F.struct("order_key.file", "order_key.pos") >= place
     near = near & F.col("order_key.file").between(low_file, high_file)
-    mine, there = _told(rows.where(_tells_itself_apart())), _told(stored.where(near))
+    mine, there = _identity(rows.where(_has_unique_position())), _identity(stored.where(near))
     on = [mine[c].eqNullSafe(there[c]) for c in mine.columns if c not in ADDRESS]
     on.append(F.struct(*(mine[c] for c in ADDRESS)) != F.struct(*(there[c] for c in ADDRESS)))
     return mine.join(there, on, "left_semi").select(*(mine[c] for c in ADDRESS))
 
 
-def _told(rows: DataFrame) -> DataFrame:
+def _identity(rows: DataFrame) -> DataFrame:
     """Address, place and content."""
     places = (F.col(f"order_key.{n}").alias(f"_{n}") for n in ORDER.names if n != "landed")
     maps = (F.array_sort(F.map_entries(m)).alias(f"_{m}") for m in _IMAGES)
     return rows.select(*ADDRESS, *places, *(n for n in _CONTENT if n != "lineage"), *maps)
 
 
-def _tells_itself_apart() -> Column:
+def _has_unique_position() -> Column:
     return F.col("file_no").isNotNull() & ~((F.col("op") == "read") & F.col("key").isNull())

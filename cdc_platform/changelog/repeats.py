@@ -61,7 +61,7 @@ def _needed(statement: Statement) -> set[tuple[str, str]]:
     return {old for i, old in enumerate(named[::2]) if old not in named[1 : 2 * i : 2]}
 
 
-def settled(effects: Sequence[Effect], skipped: Mapping[int, int]) -> list[Effect]:
+def all_effects(effects: Sequence[Effect], skipped: Mapping[int, int]) -> list[Effect]:
     """Effects of all statements, in order. Changes of columns are the same again: rows that were sent again before the
     statement have the columns of that time, and those after it come again, too. Where tables moved, nothing tells the
     two apart."""

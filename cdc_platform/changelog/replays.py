@@ -54,7 +54,7 @@ class _Sorted:
         runs = Runs()
         for events in every.take(order).to_batches():
             runs.add(events, self._after)
-        return runs.told()
+        return runs.to_json()
 
 
 def divided(spark: SparkSession, files: list[File], runs: Mapping[Run, list[int]]) -> list[Run]:
@@ -84,7 +84,7 @@ class _Divided:
                 for number in np.unique(part[here]).tolist():
                     parts[run][number].add(batch.filter(pa.array(here & (part == number))))
                     reached[run] = number
-        return [told for of in parts.values() for some in of for told in some.told() or ()]
+        return [told for of in parts.values() for some in of for told in some.to_json() or ()]
 
 
 def unknown(
@@ -117,7 +117,7 @@ def unknown(
     ours = mine.groupBy(*run, *content).agg(F.sort_array(F.collect_list(F.struct("arrival", "prior"))).alias("at"))
     every = comparable(delta_sql.read(spark, changes))
     if erased:
-        every = every.unionByName(_gone(spark, mine, erased), allowMissingColumns=True)
+        every = every.unionByName(_erased_copies(spark, mine, erased), allowMissingColumns=True)
     theirs = _stored(spark, every, runs, before, of, arrived).groupBy("topic", "partition", *content)
     known = theirs.agg(F.collect_set(F.struct("old", "arrival", "row_index")).alias("copies"))
     known = known.select("topic", "partition", "copies", *(F.col(c).alias(f"_{c}") for c in content))
@@ -145,7 +145,7 @@ def unknown(
     return found
 
 
-def _gone(spark: SparkSession, sent: DataFrame, erased: Sequence[Erased]) -> DataFrame:
+def _erased_copies(spark: SparkSession, sent: DataFrame, erased: Sequence[Erased]) -> DataFrame:
     """Erased events of which copies were sent again, as they were stored."""
     return (
         with_arrival(erased_events.among(spark, sent, erased)).select(*ADDRESS, "arrival", *PLACE, *CONTENT).distinct()

@@ -24,7 +24,7 @@ from cdc_platform.changelog.unify import with_keys
 from cdc_platform.changes import in_force
 from cdc_platform.changes.decode import decode
 from cdc_platform.changes.decoded_by import decoded_by
-from cdc_platform.changes.known import told
+from cdc_platform.changes.known import context_digest
 from cdc_platform.changes.run import messages_path
 from cdc_platform.config import Source, Tables
 from cdc_platform.formats import FORMATS
@@ -39,7 +39,7 @@ _DECODED = ("op", "key", "before", "after", "schema_version")
 """What a decoder says of a row, that may depend on types."""
 
 
-class Found(NamedTuple):
+class RetypeResult(NamedTuple):
     """What decoding again came to. `changed`: per table what became known of its types, and how many rows are others
     for it; `failed`: why rows of a table can't be decoded any more."""
 
@@ -66,7 +66,7 @@ class Retyped:
     @cached_property
     def _decoder(self) -> str:
         """By what rows are decoded again."""
-        return decoded_by(told(str(self.doubted.context), in_force.values(self._source)))
+        return decoded_by(context_digest(str(self.doubted.context), in_force.values(self._source)))
 
     # -- decoding ------------------------------------------------------------------------------------------
 
@@ -120,12 +120,12 @@ class Retyped:
         failed = F.col("_n_op").isNull()
         return rows.withColumns({"_failed": failed, "_changed": ~failed & ~same})
 
-    def find(self) -> Found:
+    def find(self) -> RetypeResult:
         """Decodes the rows in doubt again. Nothing is written."""
-        return Found(self._changes, self._failed)
+        return RetypeResult(self._changes, self._failed)
 
     @cached_property
-    def _figures(self) -> list[dict[str, Any]]:
+    def _list_counts(self) -> list[dict[str, Any]]:
         """Per column list: rows, changed, failed, what became of it (`now`)."""
         if not self._any_open:
             return []
@@ -138,7 +138,7 @@ class Retyped:
 
     @cached_property
     def _failed(self) -> dict[Name, str]:
-        names = {(r["db"], r["table"]) for r in self._figures if r["failed"]}
+        names = {(r["db"], r["table"]) for r in self._list_counts if r["failed"]}
         if not names:
             return {}
         reasons = self._events.where("kind = 'error'").groupBy(*MESSAGE_AT).agg(F.min("reason").alias("_reason"))
@@ -154,12 +154,12 @@ class Retyped:
         before = {d.version: d.columns for d in self.doubted.lists}
         found: dict[Name, list[str]] = {}
         counts: dict[Name, int] = {}
-        for r in self._figures:
+        for r in self._list_counts:
             name = r["db"], r["table"]
             if r["changed"] and name not in self._failed:
                 counts[name] = counts.get(name, 0) + r["changed"]
                 found.setdefault(name, []).extend(
-                    x for v in r["now"] for x in _told(before[r["schema_version"]], now[v]["columns"])
+                    x for v in r["now"] for x in _type_changes(before[r["schema_version"]], now[v]["columns"])
                 )
         return {
             n: f"{counts[n]} changes were decoded again, since types of its columns became known"
@@ -185,7 +185,7 @@ class Retyped:
 
     def replace(self) -> None:
         """Puts what changed in place of what it was, but for tables that failed, and notes that it was compared."""
-        replaced = {r["schema_version"] for r in self._figures if self._is_replaced(r)}
+        replaced = {r["schema_version"] for r in self._list_counts if self._is_replaced(r)}
         mine = [v for v in self._lists.values() if (v["db"], v["table"]) in self._changes]
         delta_table.append_rows(self.doubted.at(SCHEMA_HISTORY), mine)
         self._note(replaced)
@@ -276,7 +276,7 @@ def _same(column: str) -> Column:
     return old.eqNullSafe(new)
 
 
-def _told(before: str, now: str) -> list[str]:
+def _type_changes(before: str, now: str) -> list[str]:
     """What became of the types of a column list."""
     was = {c["name"]: c["type"] for c in json.loads(before)}
     is_ = {c["name"]: c["type"] for c in json.loads(now)}

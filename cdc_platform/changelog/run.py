@@ -13,7 +13,7 @@ from cdc_platform.changelog import backfill, duplicates, erased_events, order, r
 from cdc_platform.changelog.follow import Followed, follow
 from cdc_platform.changelog.outcomes import RANK
 from cdc_platform.changelog.packed import Packed
-from cdc_platform.changelog.table_rules import Chosen, Rules
+from cdc_platform.changelog.table_rules import Rules, RulesInEffect
 from cdc_platform.changelog.write import Batch, write
 from cdc_platform.changes.files import statistics_of
 from cdc_platform.config import Config, Source
@@ -77,7 +77,7 @@ def _under_rules(
         much = source.max_bytes_per_batch
         return batches.for_each(spark, changes, much, checkpoint, files_writer(now, paths, changes))
 
-    chosen = Chosen(spark, config, source, "changelog")
+    chosen = RulesInEffect(spark, config, source, "changelog")
     if not chosen.done:
         chosen.note(Rules.of(source, 0), "done")
     done: list[int] = []
@@ -96,7 +96,7 @@ def files_writer(source: Source, paths: dict[str, Store], changes: Store) -> bat
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         notes = statistics_of(spark, files)
-        if figures := order.figures_of(notes):
+        if figures := order.merged_statistics(notes):
             batch = Batch(source, paths, batch_id, spark, files, notes, figures)
             followed = follow(spark, source, paths, changes, files, notes, batch_id)
             again = repeated.decoded_again(spark, files, changes, paths, source, figures)

@@ -52,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Carry:
+class Upcast:
     """What becomes of rows of one name up to (not including) a place: where they are today, and how their columns got
     there. `until` None: to the end. `today` None: their table is gone. By lower-case name then: `names`, a column's
     name today (None: dropped; absent: as it was). By lower-case name today: `added`, columns that came since;
@@ -73,7 +73,7 @@ class Carry:
         return not (self.names or self.added or self.retyped or self.key or self.unknown)
 
 
-def _carry(until: Order | None, today: Name | None, steps: Sequence[Step]) -> Carry:
+def _upcast(until: Order | None, today: Name | None, steps: Sequence[Step]) -> Upcast:
     names: dict[str, str | None] = {}
     added: dict[str, Added] = {}
     retyped: dict[str, list[Retyped]] = {}
@@ -89,7 +89,7 @@ def _carry(until: Order | None, today: Name | None, steps: Sequence[Step]) -> Ca
         for name, types in effect.retyped.items():
             retyped.setdefault(name.lower(), []).append(types)
         added |= {a.name.lower(): a for a in effect.added}
-    return Carry(
+    return Upcast(
         until,
         today,
         {old: new for old, new in names.items() if new != old},
@@ -181,7 +181,7 @@ class SchemaHistory:
     def named_at(self, today: Name, place: Order) -> Name:
         """The name that one of today's tables had at a place; today's, where nothing tells another."""
         for name in self.names_of(today):
-            here = next((c for c in self.carries(name) if c.until is None or place < c.until), None)
+            here = next((c for c in self.upcasts(name) if c.until is None or place < c.until), None)
             if here is not None and here.today == today and self.until(place).names_of(name):
                 return name
         return today
@@ -226,13 +226,13 @@ class SchemaHistory:
         """Whether, by all DDL seen, there is a table of that name; True where none concerns it."""
         return name not in self._spans or self._spans[name][-1][1].told
 
-    def carries(self, name: Name) -> list[Carry]:
+    def upcasts(self, name: Name) -> list[Upcast]:
         """What becomes of rows of a name, span by span; the last one has no end."""
         name = self._aliases.get(name, name)
         spans = self._spans.get(name, [(None, _Incarnation(name))])
-        out: list[Carry] = []
+        out: list[Upcast] = []
         if spans[0][0] is not None:  # rows from before a table took the name: of one that nobody told of
-            out.append(Carry(spans[0][0], name))
+            out.append(Upcast(spans[0][0], name))
         for i, (start, inc) in enumerate(spans):
             end = spans[i + 1][0] if i + 1 < len(spans) else None
             inside = [
@@ -240,13 +240,13 @@ class SchemaHistory:
                 for s in inc.steps
                 if (start is None or s.order > start) and (end is None or s.order < end) and not s.effect.nothing
             ]
-            out += [_carry(s.order, inc.today, [x for x in inc.steps if x.order >= s.order]) for s in inside]
-            out.append(_carry(end, inc.today, [x for x in inc.steps if end is not None and x.order >= end]))
+            out += [_upcast(s.order, inc.today, [x for x in inc.steps if x.order >= s.order]) for s in inside]
+            out.append(_upcast(end, inc.today, [x for x in inc.steps if end is not None and x.order >= end]))
         return out
 
     def is_as_now(self, today: Name, at: Order) -> bool:
         """Whether rows of today's table at a place are as rows of today: no statement behind it made others of them."""
-        here = next(c for c in self.carries(today) if c.until is None or at < c.until)
+        here = next(c for c in self.upcasts(today) if c.until is None or at < c.until)
         return here.today == today and here.nothing
 
     def names_of(self, today: Name) -> list[Name]:
@@ -259,7 +259,7 @@ class SchemaHistory:
         """Today's table → names under which its rows may stand, of those that something is told of."""
         found: dict[Name, list[Name]] = {}
         for name in {**self._spans, **self._aliases}:
-            for today in {c.today for c in self.carries(name) if c.today is not None}:
+            for today in {c.today for c in self.upcasts(name) if c.today is not None}:
                 found.setdefault(today, []).append(name)
         return found
 
@@ -274,10 +274,10 @@ class SchemaHistory:
     def columns(self, today: Name) -> str | None:
         """The column list of today's table, as JSON: the newest that a message told, and what DDL made of it since;
         else as the last statement left it."""
-        told: list[tuple[Order, Carry, str]] = []
+        told: list[tuple[Order, Upcast, str]] = []
         for name in self.names_of(today):
             start: Order | None = None
-            for carry in self.carries(name):
+            for carry in self.upcasts(name):
                 told += [
                     (order, carry, columns)
                     for order, columns in self._lists_by_name.get(name, ())
@@ -288,7 +288,7 @@ class SchemaHistory:
                 start = carry.until
         if told:
             _, carry, columns = max(told, key=lambda t: t[0])
-            return json.dumps(carried_list(json.loads(columns), carry), ensure_ascii=False)
+            return json.dumps(upcast_list(json.loads(columns), carry), ensure_ascii=False)
         steps = self._spans[today][-1][1].steps if today in self._spans else []
         stated = next((s.effect.columns for s in reversed(steps) if s.effect.columns), None)
         if not stated:
@@ -323,7 +323,7 @@ def _cascades(table: Name, effects: Iterable[Effect], others: Iterable[Statement
     ]
 
 
-def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, Any]]:
+def upcast_list(columns: list[dict[str, Any]], carry: Upcast) -> list[dict[str, Any]]:
     """A column list as it was → as DDL has made it since."""
     named = [(carry.names.get(c["name"].lower(), c["name"]), c) for c in columns]
     out = [{**c, "name": name} for name, c in named if name is not None]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cdc_platform.changelog.loads import NO_LOADS, Loads
-from cdc_platform.changelog.repeats import readable, repeats, settled
+from cdc_platform.changelog.repeats import all_effects, readable, repeats
 from cdc_platform.changelog.schema import WHICH_MOVED, Order, SchemaHistory, Step
 from cdc_platform.changelog.sessions import in_sessions
 from cdc_platform.formats.table_schemas.table_changes import create_table
@@ -62,7 +62,7 @@ def schema_history(
     statements = [s._replace(known=_known(s, r["order"], lists_read, fold)) for s, r in zip(bare, ordered, strict=True)]
     steps = [
         Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], _spelled(e, stored))
-        for e in settled(read(statements, fold) if statements else (), skipped)
+        for e in all_effects(read(statements, fold) if statements else (), skipped)
     ]
     doubtful = [
         Step(r["order"], r["address"], r["ddl"], Effect(at, name, name, unknown=WHICH_MOVED))

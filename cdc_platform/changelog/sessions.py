@@ -49,7 +49,7 @@ def in_sessions(
             name = coming.pop()[1]
             spelled.setdefault(name[0].lower(), name[0])
             there.add(folded(name))
-        moves = list(_moves(statement.sql)) if "rename" in statement.sql.lower() else []
+        moves = list(_renames(statement.sql)) if "rename" in statement.sql.lower() else []
         found = _sessions(statement, moves, there)
         if len(found) > 1:
             found = _left(found, {folded(("", old))[1] for (_, old), _ in moves}, statements[at + 1 :])
@@ -89,7 +89,7 @@ def _left(found: list[str], olds: set[str], later: Sequence[Statement]) -> list[
 def _made_and_needed(statement: Statement) -> tuple[set[Name], set[Name]]:
     """Names in lower case of the tables that a statement brings about, and of those that were there before it. Whose
     session a RENAME is of may not be told: of an old name without database nothing is."""
-    if moves := list(_moves(statement.sql)):
+    if moves := list(_renames(statement.sql)):
         made = {folded((db or statement.db or "", table)) for _, (db, table) in moves}
         return made, {folded((db, table)) for (db, table), _ in moves if db is not None}
     named, needed = set(map(folded, named_tables(statement))), set(map(folded, tables_there_before(statement)))
@@ -109,7 +109,7 @@ def _sessions(statement: Statement, moves: list[tuple[_Parts, _Parts]], there: s
     return sorted(db for db in {db for db, _ in there} - {named} if all((db, old) in there for old in olds))
 
 
-def _moves(sql: str) -> Iterator[tuple[_Parts, _Parts]]:
+def _renames(sql: str) -> Iterator[tuple[_Parts, _Parts]]:
     """(old, new) of each table that a statement renames."""
     named = [_parts(first, second) for _, _, first, second in targets(sql)]
     found = tokens(sql)

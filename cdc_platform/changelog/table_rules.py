@@ -42,7 +42,7 @@ class Rules:
         return source.tables.model_copy(update=rules)
 
 
-class Chosen:
+class RulesInEffect:
     """The rules of one source in one stage."""
 
     def __init__(self, spark: SparkSession, config: Config, source: Source, room: str):

@@ -50,7 +50,7 @@ class Tellings:
         if not again:
             return cls(by_file, Packed({}))
         reader = partial(_read, by_file, schema=_READ)
-        told = arrow_tasks.frame(spark, again, _READ, _told_again, arrow_tasks.spark_schema(_AGAIN), reader=reader)
+        told = arrow_tasks.frame(spark, again, _READ, _redecoded, arrow_tasks.spark_schema(_AGAIN), reader=reader)
         newest = told.groupBy(*MESSAGE_AT).agg(F.max(_TELLING.name).alias(_TELLING.name))
         return cls(by_file, Packed.of(newest))
 
@@ -67,7 +67,7 @@ class Tellings:
         return those(events, pc.or_(newest, pc.invert(self.newest.among(events))))
 
 
-def told_once(spark: SparkSession, changes: Store, sink: Sink) -> list[Written]:
+def newest_decodings(spark: SparkSession, changes: Store, sink: Sink) -> list[Written]:
     """Writes each message of `changes` as it was told last, as its first telling. To be put in place with one commit,
     which could tell two tellings of a message apart no more."""
     files = [File(changes, name) for name in delta_table.files(changes)]
@@ -92,7 +92,7 @@ def _read(numbers: Mapping[str, int], unit: Unit, schema: pa.Schema) -> Iterator
         yield events.append_column(_TELLING, pa.repeat(number, events.num_rows))
 
 
-def _told_again(events: pa.RecordBatch) -> pa.RecordBatch:
+def _redecoded(events: pa.RecordBatch) -> pa.RecordBatch:
     return those(events, pc.fill_null(events.column("retold"), False)).select(_AGAIN.names)
 
 

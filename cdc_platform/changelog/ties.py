@@ -66,7 +66,7 @@ class Unplaced:
             self.spans[p] = int(min(low, mine.min())), int(max(high, mine.max()))
         self.hashed.append(hashed(keys, order))
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON can tell it. untied: no two changes of one key came by two partitions at one time; spans: partition,
         lowest and highest time."""
         untied = len(self.spans) < 2 or not len(joined(self.hashed).tied())

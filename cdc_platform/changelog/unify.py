@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changelog.arrivals import Arrivals
-from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.file_stats import TableStatistics
 from cdc_platform.changelog.order_key import Clock, placed, replayed, those
 from cdc_platform.changelog.outcomes import Accounting, Messages
 from cdc_platform.changelog.packed import Packed
@@ -106,7 +106,11 @@ class Unify:
         """ledger, shared: as Messages; statements: DDL and new column lists as SCHEMA_HISTORY has them, with
         `row_index`; placed: per new version the lowest order of its rows. An output that isn't there was written
         before."""
-        messages, statements, touched = Messages(self.accounting), Statements(self.versions), Touched(self.tables)
+        messages, statements, touched = (
+            Messages(self.accounting),
+            Statements(self.versions),
+            TableStatistics(self.tables),
+        )
         wanted: dict[str | None, bool] = {}
         clock = Clock(self.arrivals.clocks)
         for batch in batches:
@@ -125,8 +129,8 @@ class Unify:
                     out[output].write(self.said.rows(some, output))
             statements.add(events, new)
         if "changelog" in out:
-            out["changelog"].note = touched.told()
-        return {**messages.told(), "statements": statements.statements, "placed": statements.placed}
+            out["changelog"].note = touched.to_json()
+        return {**messages.to_json(), "statements": statements.statements, "placed": statements.placed}
 
 
 def _by(events: pa.RecordBatch, ours: str, feed: str) -> pa.Array:

@@ -26,7 +26,7 @@ from cdc_platform.lake.watermarks import PARTITION, partitions
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def told(source: Source, statistics: list[dict[str, Any]]) -> dict[Where, int]:
+def partition_times(source: Source, statistics: list[dict[str, Any]]) -> dict[Where, int]:
     """Partition → latest time (ms since 1970) that events of a batch tell of the log. statistics: of its files
     (changes/file_stats.py)."""
     form = FORMATS[source.format]
@@ -51,7 +51,7 @@ def note(path: Store, source: Source, batch: int, statistics: list[dict[str, Any
     before = partitions(path, source.name, before=batch)
     known = {w: (r["offset"], r["source_time"], r.get("change_batch")) for w, r in before.items()}
     now = datetime.now(UTC)  # a clock that is ahead must not promise what is still to come
-    times = {w: min(_EPOCH + timedelta(milliseconds=ms), now) for w, ms in told(source, statistics).items()}
+    times = {w: min(_EPOCH + timedelta(milliseconds=ms), now) for w, ms in partition_times(source, statistics).items()}
     changed = _changed(source, statistics)
     for where, end in _ends(statistics).items():
         last, mark, change = known.get(where, (-1, None, None))

@@ -53,7 +53,7 @@ def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], con
 
 
 def _decode(work: "Decoding", batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     for batch in batches:
         yield from work.events(batch)
 
@@ -109,7 +109,7 @@ class Decoding:
                 if "ddl" in out:
                     out["ddl"].write(statements(events))
         by = None if self.digest is None else decoded_by(self.digest)
-        out["events"].note = {**summary.told(), "decoded_by": by}
+        out["events"].note = {**summary.to_json(), "decoded_by": by}
         return messages
 
 

@@ -73,7 +73,7 @@ class Summary:
                 "committed": millis(pc.if_else(pc.or_(loaded, _unordered(events)), None, column("source_time"))),
                 "low_pos": pos,
                 "high_pos": pos,
-                "retold": _retold(events),
+                "retold": _redecoded(events),
                 "loaded": loaded.cast(pa.int64()),
             }
         )
@@ -81,17 +81,17 @@ class Summary:
         grouped = table.group_by(list(_BY), use_threads=False).aggregate([*counts, *_ENDS])
         self._groups.append(grouped.rename_columns([_plain(c) for c in grouped.column_names]))
         self._runs.add(events)
-        told = pc.and_(row, tells_itself_apart(events))
+        told = pc.and_(row, has_unique_position(events))
         if told.true_count:
             self._apart.add(events.select(Ascending.COLUMNS).filter(told))
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events, how
         many of them were decoded again and how many are rows of a load, offsets, lowest and highest binlog position of
         rows, latest source time (ms), and the same but for rows of a load, which tell when they were read;
         ascending: see `Ascending.told`; runs: see `Runs.told`."""
         if not self._groups:
-            return {"groups": [], "ascending": self._apart.told(), "runs": []}
+            return {"groups": [], "ascending": self._apart.to_json(), "runs": []}
         every = pa.concat_tables(self._groups)
         whole = every.group_by(list(_BY), use_threads=False).aggregate([*((c, "sum") for c in _COUNTS), *_ENDS])
         whole = whole.rename_columns([_plain(c) for c in whole.column_names])
@@ -99,7 +99,7 @@ class Summary:
             place = whole.schema.get_field_index(pos)
             texts = [None if v is None else str(int(v)) for v in whole.column(pos).to_pylist()]  # beyond what JSON has
             whole = whole.set_column(place, pos, pa.array(texts, pa.string()))
-        return {"groups": whole.to_pylist(), "ascending": self._apart.told(), "runs": self._runs.told()}
+        return {"groups": whole.to_pylist(), "ascending": self._apart.to_json(), "runs": self._runs.to_json()}
 
 
 def _unordered(events: pa.RecordBatch) -> pa.BooleanArray:
@@ -110,7 +110,7 @@ def _unordered(events: pa.RecordBatch) -> pa.BooleanArray:
     return pc.is_valid(map_value(info, UNORDERED))
 
 
-def _retold(events: pa.RecordBatch) -> pa.Array:
+def _redecoded(events: pa.RecordBatch) -> pa.Array:
     """1 for events that were decoded again, else 0."""
     if "retold" not in events.schema.names:
         return pa.repeat(pa.scalar(0, pa.int64()), events.num_rows)
@@ -212,7 +212,7 @@ class Runs:
                 more = {"lineages": sorted(servers), "since": time, "until": until, "alone": by_itself}
                 runs.append({"topic": where[0], "partition": where[1], **places, **more})
 
-    def told(self) -> list[dict[str, Any]] | None:
+    def to_json(self) -> list[dict[str, Any]] | None:
         """Per run: topic, partition, arrival of its first and last event, its lowest and highest place (file number and
         position; NO_POSITION: none), the servers that it names, its earliest and latest source time
         (ms). A run ends where another server appears, too, where the binlog file changes, and where an event is of an
@@ -262,7 +262,7 @@ def _positions(column: pa.Array) -> np.ndarray:
         return np.array(filled.to_pylist(), object)
 
 
-def tells_itself_apart(events: pa.RecordBatch) -> pa.BooleanArray:
+def has_unique_position(events: pa.RecordBatch) -> pa.BooleanArray:
     """As order's rule for row changes: whose position says whether two are the same."""
     initial = pc.and_(pc.fill_null(pc.equal(events.column("op"), "read"), False), pc.is_null(events.column("key")))
     return pc.and_(pc.is_valid(events.column("file_no")), pc.invert(initial))
@@ -308,7 +308,7 @@ class Ascending:
         self._fine = len(self._lineages) == 1 and bool(fine[self._known :].all())
         self._known = min(len(place) - 1, 1)
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """count: row changes that tell a position; fine: theirs ascend, and are one server's; lineage, first and last:
         whose, and from where to where."""
         lineage = next(iter(self._lineages)) if len(self._lineages) == 1 else None

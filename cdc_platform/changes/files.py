@@ -38,7 +38,7 @@ def _summarised(batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -
     summary = Summary()
     for batch in batches:
         summary.add(batch)
-    return summary.told()
+    return summary.to_json()
 
 
 def statistics_of(spark: SparkSession, files: list[File]) -> list[dict[str, Any]]:
@@ -67,4 +67,4 @@ def write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
     for batch in batches:
         summary.add(batch)
         out[EVENTS].write(batch)
-    out[EVENTS].note = summary.told()
+    out[EVENTS].note = summary.to_json()

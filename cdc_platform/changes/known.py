@@ -30,10 +30,10 @@ def known(source: Source, ddl: list[dict[str, Any]], contexts: Store, build: Cal
     there = f"SELECT context FROM {{t}} WHERE inputs = '{inputs}' ORDER BY number DESC LIMIT 1"
     found = delta_table.ask(there, t=contexts)
     text = found[0]["context"] if found else json.dumps(build(), sort_keys=True)
-    return Known(text, inputs, told(text, options))
+    return Known(text, inputs, context_digest(text, options))
 
 
-def told(text: str, options: dict[str, Any]) -> str:
+def context_digest(text: str, options: dict[str, Any]) -> str:
     """Digest of all that a decoder is told: its context, and its options (`in_force.values`)."""
     return _digest([text, options])
 

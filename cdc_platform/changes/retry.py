@@ -26,7 +26,7 @@ HELD = pa.schema([*CHANGES.arrow(*MESSAGE_AT), ("held", pa.list_(pa.struct(CHANG
 """A message in quarantine, and what of it is there, each with its reason."""
 
 
-def heal(
+def retry_waiting(
     spark: SparkSession,
     source: Source,
     waiting: str,
@@ -45,7 +45,7 @@ def heal(
     found = False
     if not tried or tried[0]["digest"] != context.digest:
         errors = delta_table.ask("SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"])
-        found = bool(errors) and _tell(spark, waiting, paths, decode)
+        found = bool(errors) and _decode_waiting(spark, waiting, paths, decode)
     app = f"context {source.name}"
     number = commits.unused(app, tried[0]["number"] + 1 if tried else 0, paths["contexts"])
     note = {"number": number, "digest": context.digest, "inputs": context.inputs, "context": context.text}
@@ -53,11 +53,13 @@ def heal(
     return found
 
 
-def _tell(spark: SparkSession, waiting: str, paths: dict[str, Store], decode: Callable[[DataFrame], DataFrame]) -> bool:
+def _decode_waiting(
+    spark: SparkSession, waiting: str, paths: dict[str, Store], decode: Callable[[DataFrame], DataFrame]
+) -> bool:
     messages = _messages(spark, _waiting(delta_sql.read(spark, paths["changes"]), waiting), paths["messages"])
     if messages is None:
         return False
-    files.append(_as_they_came(_told(decode(messages), waiting)), paths["changes"])
+    files.append(_as_they_came(_released(decode(messages), waiting)), paths["changes"])
     return True
 
 
@@ -112,7 +114,7 @@ def _waiting(changes: DataFrame, waiting: str) -> DataFrame:
     )
 
 
-def _told(events: DataFrame, waiting: str) -> DataFrame:
+def _released(events: DataFrame, waiting: str) -> DataFrame:
     """Events of messages that don't wait any more; be it that something else is wrong with them."""
     still = (F.col("kind") == "error") & F.col("reason").startswith(waiting)
     waits = F.max(F.coalesce(still, F.lit(False))).over(Window.partitionBy(*MESSAGE_AT))

@@ -17,7 +17,7 @@ from cdc_platform.changes import in_force
 from cdc_platform.changes.decode import MESSAGE_READ, STATEMENT, Decoding, Later, Statements, decode
 from cdc_platform.changes.files import events_sink
 from cdc_platform.changes.known import Known, known
-from cdc_platform.changes.retry import HELD, again, heal
+from cdc_platform.changes.retry import HELD, again, retry_waiting
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS, senders
 from cdc_platform.formats.contract import DDL, Context
@@ -57,7 +57,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
             return decode(messages, source.format, source.options, known_now)
 
         paths = {"changes": path, "messages": messages, "contexts": contexts}
-        heal(spark, source, needs.waiting, context, paths, decoded)
+        retry_waiting(spark, source, needs.waiting, context, paths, decoded)
     return StageResult("changes", source.name, messages_in, ran, watch.seconds, {"messages": messages_in})
 
 

@@ -45,20 +45,20 @@ def command(
     feed = loaded.source(source)
     name = described.find(loaded, table, source)
     at = moments.parse(loaded, source, moment, "TIME|GTID|CUT", gtids=True)
-    place = _place(loaded, to)
+    place = _destination(loaded, to)
     ready = with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     named, made = chain.as_of(open_session(ready), ready, feed, name.name, at.point, place)
     complete, proven, reason = _complete(loaded, feed, name.name, at)
     data = {
-        **{"source": source, "table": name.text, "then": ".".join(named), "at": moments.told(at)},
+        **{"source": source, "table": name.text, "then": ".".join(named), "at": moments.to_json(at)},
         **{"rows": made.rows, "changes": made.changes, "path": place.uri()},
         **{"complete": complete, "proven": proven, "reason": reason},
     }
     return Report(data, 0 if complete else 1)
 
 
-def _place(config: Config, given: str) -> Store:
+def _destination(config: Config, given: str) -> Store:
     """Where the table is to be. Raises ConfigError where something is there, or the lake."""
     place = stores.of(given if "://" in given else str(Path(given).absolute()), config.storage)
     lake = stores.lake(config)

@@ -147,7 +147,7 @@ def _shadowed(config: Config, sources: Sequence[Source]) -> list[Finding]:
 
     names, found = {s.name for s in sources}, []
     for pair in config.shadow:
-        if pair.of in names and (texts := kept.words(pair, kept.last(config, pair))):
+        if pair.of in names and (texts := kept.clauses(pair, kept.last(config, pair))):
             how = f"`cdc-platform shadow status {pair.of}` shows more"
             found.append(Finding("shadow", pair.of, f"unlike {pair.by}: {kept.shortened(texts)}; {how}"))
     return found

@@ -47,7 +47,7 @@ def canal_command(
 ) -> dict[str, Any] | Report:
     """Carry canal destinations into Kafka until Ctrl-C or SIGTERM; several in one process each."""
     loaded = load_config(config)
-    bridges = chosen(loaded, names or [])
+    bridges = bridges_named(loaded, names or [])
     if unsubscribe:
         return _unsubscribe(loaded, bridges, bool(names))
     with stop_signals() as stopped:
@@ -60,7 +60,7 @@ def canal_command(
         return _one_process_each(loaded, bridges, stopped, until_idle)
 
 
-def chosen(config: Config, names: list[str]) -> list[Bridge]:
+def bridges_named(config: Config, names: list[str]) -> list[Bridge]:
     """The bridges of these names, all for none. Raises ConfigError."""
     if not config.bridges:
         raise ConfigError("bridges", "cdc.yaml has none", ["a list of bridges, see docs/configuration.md"])

@@ -53,7 +53,7 @@ def list_command(
 
     loaded = load_config(config)
     sources = [loaded.source(source)] if source else list(loaded.sources)
-    chosen = quarantine.Chosen(sources, table, reason, resolved=not unresolved)
+    chosen = quarantine.HeldFilter(sources, table, reason, resolved=not unresolved)
     found = (quarantine.summary if summary else quarantine.rows)(loaded, chosen, limit)
     if table is not None and (others := quarantine.unnamed(loaded, chosen)):
         progress(f"{others} more in quarantine name no table: they may be of any")
@@ -103,7 +103,7 @@ def show_command(
     loaded = load_config(config)
     asked = message.parse_address(address)
     sources = [loaded.source(source)] if source else list(loaded.sources)
-    chosen = quarantine.Chosen(sources, resolved=True, address=asked)
+    chosen = quarantine.HeldFilter(sources, resolved=True, address=asked)
     reasons = quarantine.rows(loaded, chosen, 1000)
     if not reasons:
         raise NotQuarantined(
@@ -169,7 +169,7 @@ def retry_command(
     found = []
     for one in chosen:
         progress(one.name)
-        asked, of_source = quarantine.Chosen([one], table, reason), quarantine.Chosen([one])
+        asked, of_source = quarantine.HeldFilter([one], table, reason), quarantine.HeldFilter([one])
         with source_lock(ready, one) as lease, leased(spark, lease):
             tried = retry(spark, ready, one, partial(quarantine.messages, ready, asked))
         of = {(m["topic"], m["partition"], m["offset"]) for m in tried}

@@ -14,7 +14,7 @@ from cdc_platform.cli.run import choose, with_spark
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.reading import moments
-from cdc_platform.units import told_value, when
+from cdc_platform.units import quoted_value, when
 
 if TYPE_CHECKING:
     from cdc_platform.reconcile.binlog import Risk
@@ -172,7 +172,7 @@ def _data(source: str, against: str, results: "list[TableResult]", risks: "Seque
         "source": source,
         "against": against,
         "equal": bool(results) and all(r.equal for r in results),
-        "tables": [{"table": r.table, "equal": r.equal, **r.told()} for r in results],
+        "tables": [{"table": r.table, "equal": r.equal, **r.to_json()} for r in results],
         "risks": [asdict(r) for r in risks],
     }
 
@@ -200,7 +200,7 @@ def shown(source: str, against: str, results: "list[TableResult]", risks: "Seque
 def _cells(results: "list[TableResult]") -> Iterator[dict[str, Any]]:
     for result in results:
         for one in result.differences:
-            key = ", ".join(f"{k}={told_value(v)}" for k, v in one.key.items())
+            key = ", ".join(f"{k}={quoted_value(v)}" for k, v in one.key.items())
             for cell in one.cells:
                 yield {
                     "table": result.table,
@@ -218,7 +218,7 @@ def _mark(cell: "Cell") -> str:
 
 
 def _side(value: str | None, rows: int) -> str:
-    return "(no row)" if rows == 0 else told_value(value) + (f" ({rows} rows)" if rows > 1 else "")
+    return "(no row)" if rows == 0 else quoted_value(value) + (f" ({rows} rows)" if rows > 1 else "")
 
 
 def _position(told: dict[str, Any] | None) -> str | None:

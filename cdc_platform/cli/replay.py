@@ -11,7 +11,7 @@ from cdc_platform.cli.run import with_spark
 from cdc_platform.config import load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.launch import log_followed
-from cdc_platform.units import count, told_value
+from cdc_platform.units import count, quoted_value
 
 
 @printed
@@ -124,9 +124,9 @@ def _table(one: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(one: dict[str, Any]) -> Any:
     for row in one["samples"]:
-        key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items()) or None
+        key = ", ".join(f"{k}={quoted_value(v)}" for k, v in row["key"].items()) or None
         for cell in row["cells"]:
-            values = {"in use": told_value(cell["in_use"]), "replay": told_value(cell["replay"])}
+            values = {"in use": quoted_value(cell["in_use"]), "replay": quoted_value(cell["replay"])}
             if row["kind"] != "differing":
                 values["replay" if row["kind"] == "only_in_use" else "in use"] = "(no row)"
             yield {"row": row["kind"].replace("_", " "), "key": key, "column": cell["column"], **values}

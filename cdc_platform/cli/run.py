@@ -11,7 +11,7 @@ import typer
 from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError, RunFailed
-from cdc_platform.launch import NOT_OF_A_RUN, error_of, figures, launcher, log_followed, run_all
+from cdc_platform.launch import NOT_OF_A_RUN, error_of, launcher, log_followed, run_all, run_summary
 
 
 @printed
@@ -161,7 +161,7 @@ def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str,
             result = ready.execute([key], naming.tag(source), run_config(naming, source, rebuild=True))
             if error := error_of(result):
                 raise RunFailed(source.name, error)
-            told = figures(result, naming, source)["tables"]  # with those of which nobody was told before
+            told = run_summary(result, naming, source)["tables"]  # with those of which nobody was told before
             found = next(t for t in told if t["table"] == table)
             seconds = round(time.monotonic() - started, 2)
             made = {"source": source.name, "table": table, "changes": found["changes"], "seconds": seconds}

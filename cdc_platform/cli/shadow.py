@@ -12,7 +12,7 @@ from cdc_platform.config import Config, load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.launch import log_followed
 from cdc_platform.tables import text_of
-from cdc_platform.units import told_value, when
+from cdc_platform.units import quoted_value, when
 
 if TYPE_CHECKING:
     from cdc_platform.config.shadow import Shadow
@@ -201,7 +201,7 @@ def _table(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cells(pair: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
-    key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items())
+    key = ", ".join(f"{k}={quoted_value(v)}" for k, v in row["key"].items())
     of, by = row["of_row"], row["by_row"]
     names = [c for c in (of or by or {}) if c not in row["key"]] or [None]
     return [
@@ -209,8 +209,8 @@ def _cells(pair: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
             "table": text_of(row),
             "key": key,
             "column": column,
-            pair["of"]: "(no row)" if of is None else column and told_value(of[column]),
-            pair["by"]: "(no row)" if by is None else column and told_value(by[column]),
+            pair["of"]: "(no row)" if of is None else column and quoted_value(of[column]),
+            pair["by"]: "(no row)" if by is None else column and quoted_value(by[column]),
             "since": when(row["first_seen"]),
         }
         for column in names

@@ -45,10 +45,10 @@ def command(
         problem = "several sources read this topic" if sources else f"no source reads the topic {asked.topic!r}"
         raise ConfigError("--source", problem, which)
     data = look_at.look(loaded, sources[0], asked)
-    return Report(*_told(loaded, sources[0], data, sql=sql, whole=whole, as_hex=as_hex))
+    return Report(*_shown(loaded, sources[0], data, sql=sql, whole=whole, as_hex=as_hex))
 
 
-def _told(
+def _shown(
     config: Config, source: Source, data: dict[str, Any], *, sql: bool, whole: bool, as_hex: bool
 ) -> tuple[dict[str, Any], int, dict[str, Any]]:
     """The data, the exit code, and what people see."""

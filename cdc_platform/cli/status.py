@@ -52,7 +52,7 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
     for source in config.sources:
         kafka = seen[source.name]
         if isinstance(kafka, CdcError):
-            kafka = _told(observe.not_seen(kafka))
+            kafka = _heartbeat_row(observe.not_seen(kafka))
         if problem := kafka.pop("problem", None):
             feeds.append(Finding("feed", source.name, problem))
         mine = [r for r in ledger if r["source"] == source.name]
@@ -191,7 +191,7 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
     from cdc_platform.lake import queries
 
     beat, lag = observe.with_lag(config, source)
-    found = _told(beat)
+    found = _heartbeat_row(beat)
     if lag is None:
         return found
     found["lag"] = lag
@@ -202,7 +202,7 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
     return found
 
 
-def _told(beat: "Heartbeat") -> dict[str, Any]:
+def _heartbeat_row(beat: "Heartbeat") -> dict[str, Any]:
     found: dict[str, Any] = {
         "state": beat.state,
         "newest_record": beat.newest,

@@ -28,7 +28,7 @@ class Begin(Model):
     )
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _one_start(self) -> Self:
         if (self.file is None) != (self.position is None) or (self.time is None) == (self.file is None):
             raise ValueError("needs either time, or file and position")
         return self

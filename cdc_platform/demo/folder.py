@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from cdc_platform.config import Config, parse_config
 from cdc_platform.errors import CdcError
-from cdc_platform.feeds.feeds import FEEDS, chosen, source_config
+from cdc_platform.feeds.feeds import FEEDS, feeds_of, source_config
 from cdc_platform.kafka import broker
 from cdc_platform.kafka.broker.node import DEFAULT_PORT
 from cdc_platform.lake import probe, stores
@@ -86,7 +86,7 @@ def _config_data(settings: Settings, port: int) -> dict[str, Any]:
         "lake": settings.lake,
         "spark": {"remote": settings.remote} if settings.remote else local,
         "kafka": {"bootstrap.servers": f"127.0.0.1:{port}"},
-        "sources": [source_config(name, feed) | _SILENCE for name, feed in chosen(settings.formats).items()],
+        "sources": [source_config(name, feed) | _SILENCE for name, feed in feeds_of(settings.formats).items()],
     }
 
 

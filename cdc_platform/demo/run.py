@@ -14,7 +14,7 @@ from cdc_platform.demo import counts
 from cdc_platform.demo.folder import ROUNDS, Settings, alone, prepare
 from cdc_platform.demo.progress import Progress, Say, each_source_said
 from cdc_platform.feeds.compare import compare
-from cdc_platform.feeds.feeds import FEEDS, chosen, encoders
+from cdc_platform.feeds.feeds import FEEDS, encoders, feeds_of
 from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.shop import TABLES
 from cdc_platform.feeds.workload import Transaction, Workload
@@ -67,7 +67,7 @@ def run_demo(settings: Settings, say: Say) -> Outcome:
     from cdc_platform.spark import prestart
 
     folder = settings.folder.expanduser().absolute()
-    chosen(settings.formats)  # a wrong name is reported before anything is wiped
+    feeds_of(settings.formats)  # a wrong name is reported before anything is wiped
     with alone(folder), Progress(say) as told:
         config = prepare(folder, settings)
         outcome = Outcome(str(config.file), config.lake)

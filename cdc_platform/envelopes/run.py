@@ -40,11 +40,11 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     landing, much = LANDING.at(stores.lake(config), source=source.name), source.max_bytes_per_batch
     checkpoint = CHECKPOINT.at(stores.lake(config), room="envelopes", source=source.name)
     done = batches.for_each(spark, landing, much, checkpoint, files_writer(source, paths))
-    figures = _figures(paths["ledger"], source, done)
+    figures = _counts(paths["ledger"], source, done)
     return StageResult("envelopes", source.name, 0, len(done), watch.seconds, figures)
 
 
-def _figures(ledger: Store, source: Source, done: list[int]) -> dict[str, float]:
+def _counts(ledger: Store, source: Source, done: list[int]) -> dict[str, float]:
     """Parts still waiting after this run, and parts that this run found torn or repeated."""
     now = f"batch >= {min(done, default=1 << 62)}"
     rows = delta_table.ask(
@@ -74,7 +74,9 @@ def files_writer(source: Source, paths: dict[str, Store]) -> batches.Each:
             commits.append_files(sink, done.written["envelopes"], (app, batch_id))
         figures = {name: sum(told[name] for told in done.told) for name in ("split", "bad")}
         _note(source, paths["sequences"], batch_id, [Stretch(*s) for told in done.told for s in told["stretches"]])
-        thin = arrow_tasks.frame(spark, files, MESSAGE, partial(whole.thin, source.format), spark_schema(whole.THIN))
+        thin = arrow_tasks.frame(
+            spark, files, MESSAGE, partial(whole.header_only, source.format), spark_schema(whole.THIN)
+        )
         _rest(thin, figures, source, paths, batch_id)
 
     return each
@@ -93,4 +95,4 @@ def _rest(thin: DataFrame, figures: dict[str, int], source: Source, paths: dict[
     last = f"SELECT count(*) AS n FROM {{waiting}} WHERE batch = {batch_id - 1}"
     if figures["split"] or figures["bad"] or delta_table.ask(last, waiting=paths["waiting"])[0]["n"]:
         before = delta_sql.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
-        split.odd_ones(thin, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
+        split.split_and_rejected(thin, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)

@@ -25,7 +25,7 @@ from cdc_platform.tables import WAITING
 _WAITING = tuple(n for n in WAITING.names if n != "batch")
 
 
-def odd_ones(
+def split_and_rejected(
     records: DataFrame, before: DataFrame, source: Source, paths: dict[str, Store], batch_id: int, bad_ones: bool
 ) -> None:
     """Writes split messages, torn ones and records that are no part of anything. records: THIN rows of a batch;

@@ -51,7 +51,7 @@ THIN = pa.schema([*PART, *(f for f in MESSAGE if f.name != "value")])
 """A record and which part of a message it is; LARGE columns are NULL where it is whole: then it is written already."""
 
 
-def thin(format_name: str, landed: pa.RecordBatch) -> pa.RecordBatch:
+def header_only(format_name: str, landed: pa.RecordBatch) -> pa.RecordBatch:
     """MESSAGE batch → THIN batch, row by row."""
     parts = parts_of(landed, format_name)
     split = pc.fill_null(pc.greater(parts.column("total"), 1), False)

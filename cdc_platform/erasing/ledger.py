@@ -14,7 +14,7 @@ _BATCH = -(1 << 40)
 """Ledger batches of erasures are below this: no stage's batch, nor a back-fill, has such a number."""
 
 
-def moves(config: Config, source: Source, subject: Subject, messages: Iterable[Message]) -> list[dict[str, Any]]:
+def corrections(config: Config, source: Source, subject: Subject, messages: Iterable[Message]) -> list[dict[str, Any]]:
     """OFFSET_LEDGER rows but for source and batch: what each message counted as is taken back, and what is left of it
     counts."""
     found = []

@@ -21,7 +21,7 @@ from cdc_platform.lake import deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, footer, note_of, read
 from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import File
-from cdc_platform.landing.erased import digest, emptied, nulled, payload
+from cdc_platform.landing.erased import blanked, digest, nulled, payload
 from cdc_platform.tables import Name, name_in
 
 
@@ -57,7 +57,7 @@ def files(sink: Sink, named: Mapping[str, Action], work: Work, *, write: bool) -
         marked = deletion_vectors.read(sink.table, add.get("deletionVector"))
         mine = _mine(file, sink.schema, work)
         if mine:
-            found[path] = _anew(file, sink, work, mine, marked) if write else None
+            found[path] = _rewritten(file, sink, work, mine, marked) if write else None
             rows += len(mine - marked)
     return found, rows
 
@@ -73,7 +73,7 @@ def _mine(file: File, schema: pa.Schema, work: Work) -> BitMap64:
     return found
 
 
-def _anew(file: File, sink: Sink, work: Work, mine: BitMap64, marked: BitMap64) -> Written:
+def _rewritten(file: File, sink: Sink, work: Work, mine: BitMap64, marked: BitMap64) -> Written:
     out, at = Output(sink), 0
     try:
         for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), sink.schema):
@@ -131,7 +131,7 @@ class Bytes:
                 self.digests[address] = digest(self.salt, told)
             if key is not None:
                 self.keys.add((*address[:2], digest(self.salt, key)))
-        return emptied(batch, {i: self.left[address] for i, address in at.items()})
+        return blanked(batch, {i: self.left[address] for i, address in at.items()})
 
 
 @dataclass
@@ -221,11 +221,11 @@ class Held:
         tables = pa.array(sorted({name[-1] for name in self.names}), pa.string())
         near = pc.indices_nonzero(pc.is_in(batch.column("table"), tables))
         rows = batch.select(["db", "schema", "table", "key"]).take(near).to_pylist(maps_as_pydicts="strict")
-        found[near.to_numpy()] |= np.array([self._told(row) for row in rows], bool)
+        found[near.to_numpy()] |= np.array([self._is_subject(row) for row in rows], bool)
         done = pc.fill_null(pc.equal(batch.column("reason"), GONE), False)
         return found & ~done.to_numpy(zero_copy_only=False)
 
-    def _told(self, row: Mapping[str, Any]) -> bool:
+    def _is_subject(self, row: Mapping[str, Any]) -> bool:
         return name_in(row) in self.names and any(row["key"] == dict(one) for one in self.keys)
 
     def erased(self, batch: pa.RecordBatch, mine: np.ndarray) -> pa.RecordBatch:

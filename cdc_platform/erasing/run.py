@@ -144,9 +144,9 @@ class Erasure(Search):
             ],
             "transactions": sorted({e["txn_id"] for e in who.events if e["txn_id"] and e["txn_seq"] is not None}),
             "rows": {d.table.path: d.rows for d in found.done if d.rows},
-            "events": erased_events.told(spark, who.events, salt.hex()),
+            "events": erased_events.kept_events(spark, who.events, salt.hex()),
         }
-        entries = ledger.moves(self.config, self.source, who, found.messages)
+        entries = ledger.corrections(self.config, self.source, who, found.messages)
         self.told("decided: what is erased is gone from here on")
         rewritten = [d.table for d in found.done]
         told = {"number": row["number"], "row": row, "ledger": entries, "keys": sorted(found.tables.keys)}

@@ -72,9 +72,9 @@ class Noted:
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         """Rows of the key."""
-        return np.array([self._told(row) for row in batch.select(self.columns).to_pylist()], bool)
+        return np.array([self._is_subject(row) for row in batch.select(self.columns).to_pylist()], bool)
 
-    def _told(self, row: Mapping[str, Any]) -> bool:
+    def _is_subject(self, row: Mapping[str, Any]) -> bool:
         if _folded(name_in(row)) not in self.names or self.by not in (None, row["by"]):
             return False
         there = {n.lower(): text for n, text in json.loads(row["key"]).items()}

@@ -113,7 +113,7 @@ class Tables:
         changelog = CHANGELOG.at(self.lake)
         sinks = (
             Sink(changes, CHANGES.arrow(), CHANGES.stats, changes_files.WORDS),
-            Sink(changelog, unify.CHANGELOG_FILE, CHANGELOG.stats, _words(), self._mine),
+            Sink(changelog, unify.CHANGELOG_FILE, CHANGELOG.stats, _encoded_columns(), self._mine),
         )
         for sink, work in zip(sinks, (Events(*told, (*Events.columns, "kind")), Events(*told)), strict=True):
             if delta_table.exists(sink.table):
@@ -133,7 +133,7 @@ class Tables:
         names = {self.source.tables.routed(*name) for name in self.subject.table.names}
         for name in sorted(names):
             for location in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH):
-                path = folders.place(self.lake, location, self.source.name, name)
+                path = folders.table_folder(self.lake, location, self.source.name, name)
                 if self.write:  # a plan holds no lease
                     takeover.sweep(path)
                 if delta_table.exists(path):
@@ -203,5 +203,5 @@ def _sink(path: Store, schema: pa.Schema, stats: tuple[str, ...]) -> Sink:
     )
 
 
-def _words() -> tuple[str, ...]:
+def _encoded_columns() -> tuple[str, ...]:
     return tuple(w for w in unify.WORDS if w.split(".")[0] in unify.CHANGELOG_FILE.names)

@@ -45,7 +45,7 @@ def explained(config: Config, told: Explained, only: Sequence[str], *, every: bo
         "key": dict(told.key),
         "snapshot": ".".join(told.table.snapshot),
         "origin": told.table.origin or None,
-        "at": moments.told(told.moment),
+        "at": moments.to_json(told.moment),
         "here": told.here,
         "agrees": told.agrees,
         "state": state and state.name,

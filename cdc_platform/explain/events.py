@@ -199,10 +199,10 @@ def _first(config: Config, source: Source, event: Event) -> str | None:
     alike = [r for r in rows or [] if all(dict(r[i] or ()) == (event[i] or {}) for i in images)]
     if not alike:
         return None
-    return place_of(alike[0])
+    return kafka_address(alike[0])
 
 
-def place_of(change: Mapping[str, Any]) -> str:
+def kafka_address(change: Mapping[str, Any]) -> str:
     """Where a change stands in Kafka, for people and as an argument of `show`."""
     address = Address(change["topic"], change["partition"], change["offset"])
     return f"{address} entry {change['entry_index']} row {change['row_index']}"

@@ -13,7 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import records
-from cdc_platform.explain.events import place_of, reached
+from cdc_platform.explain.events import kafka_address, reached
 from cdc_platform.explain.reason import Reason
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.scan import Sought, find
@@ -55,7 +55,7 @@ def _held(config: Config, table: Table, moment: Moment) -> list[dict[str, Any]]:
     if moment.now or not mine:
         return mine
     times = _source_times(config, source, mine)
-    return [h for h in mine if may_count(moment, times.get(_place(h)), h["landed_at"])]
+    return [h for h in mine if may_count(moment, times.get(_address(h)), h["landed_at"])]
 
 
 def may_count(moment: Moment, source_time: datetime | None, landed_at: datetime | None) -> bool:
@@ -75,10 +75,10 @@ def _source_times(config: Config, source: Source, held: list[dict[str, Any]]) ->
         f'AND "offset" IN ({offsets}) GROUP BY {names}',
         t=CHANGES.at(stores.lake(config), format=source.format, source=source.name),
     )
-    return {_place(r): r["at"] for r in rows or []}
+    return {_address(r): r["at"] for r in rows or []}
 
 
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _address(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[c] for c in ROW_ADDRESS.names)
 
 
@@ -152,11 +152,11 @@ def decoded(config: Config, told: Explained) -> Iterator[Reason]:
     except TableNotFoundError:
         return
     sought = Sought(names, told.table.then(told.key)[0], told.table.alike, keyed=bool(told.table.keys))
-    there = {place_of(c) for c in told.found.came}
+    there = {kafka_address(c) for c in told.found.came}
     rows = [r for r in find(files, sought, CHANGES.arrow()).to_pylist() if r["kind"] == "row" and r["op"] != "truncate"]
-    new = [r for r in rows if place_of(r) not in there]
+    new = [r for r in rows if kafka_address(r) not in there]
     new = [r for r in new if r["offset"] > reached(config, source).get((r["topic"], r["partition"]), -1)]
     if new:
         last = max(new, key=lambda r: (r["offset"], r["entry_index"] or 0))
-        why = f"{count(len(new), 'change')} of it are decoded and not applied yet, the last at {place_of(last)}"
+        why = f"{count(len(new), 'change')} of it are decoded and not applied yet, the last at {kafka_address(last)}"
         yield Reason("not applied", f"{why}: `cdc-platform run` does", sure=not told.found.came)

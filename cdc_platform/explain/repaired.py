@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 from cdc_platform.tables import LOADED
-from cdc_platform.units import told_value, when
+from cdc_platform.units import quoted_value, when
 
 if TYPE_CHECKING:
     from cdc_platform.loading.repair import Repaired
@@ -33,7 +33,7 @@ def data(config: Config, source: Source, done: "list[Repaired]") -> list[dict[st
         was = one.before
         counts = {kind: getattr(was, kind) for kind in ("missing", "extra", "changed")}
         rows = [_row(config, source, one, d, explain=i < _EXPLAINED) for i, d in enumerate(was.differences)]
-        out.append({**one.told(), **counts, "differences": rows})
+        out.append({**one.to_json(), **counts, "differences": rows})
     return out
 
 
@@ -59,7 +59,7 @@ def _known(config: Config, source: Source, done: "Repaired", one: "Difference") 
     """The change of the row that had come last, as far as the changelog tells it; where there is none, the erasure that
     took it out."""
     from cdc_platform.explain.changes import Changes
-    from cdc_platform.explain.events import place_of
+    from cdc_platform.explain.events import kafka_address
     from cdc_platform.explain.table import find
     from cdc_platform.landing.erased import erased_before
 
@@ -75,7 +75,7 @@ def _known(config: Config, source: Source, done: "Repaired", one: "Difference") 
         gone = erased_before(config, source.name, found.names, key)
         return _Known(erased={"number": gone["number"], "at": gone["at"]} if gone else None)
     at = f"{last['binlog_file']}:{last['binlog_pos']}" if last["binlog_file"] else None
-    return _Known({"address": place_of(last), "op": last["op"], "position": at})
+    return _Known({"address": kafka_address(last), "op": last["op"], "position": at})
 
 
 def _own(change: Mapping[str, Any], done: "Repaired") -> bool:
@@ -107,11 +107,11 @@ def rows(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _rows(told: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for table in told:
         for row in table["differences"]:
-            key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items())
+            key = ", ".join(f"{k}={quoted_value(v)}" for k, v in row["key"].items())
             by = _last_change(row)
             about = {"table": table["table"], "key": key, "why": row["why"]}
             for column, cell in row["columns"].items() or [(None, {"server": None, "snapshot": None})]:
-                both = {name: None if column is None else told_value(value) for name, value in cell.items()}
+                both = {name: None if column is None else quoted_value(value) for name, value in cell.items()}
                 yield {**about, "column": column, **both, "last change": by}
 
 

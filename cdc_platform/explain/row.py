@@ -10,7 +10,7 @@ from cdc_platform import tables
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config
 from cdc_platform.explain import records
-from cdc_platform.explain.changes import Changes, Found, Within
+from cdc_platform.explain.changes import Changes, KeyChanges, Within
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.table import Table, at
 from cdc_platform.lake import folders, queries, stores
@@ -31,7 +31,7 @@ class Explained:
     table: Table
     key: Key
     moment: Moment
-    found: Found
+    found: KeyChanges
     row: Row
     stored: Mapping[str, Any] | None
     agrees: bool | None

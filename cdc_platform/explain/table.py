@@ -8,7 +8,7 @@ from functools import cached_property
 
 from deltalake.exceptions import TableNotFoundError
 
-from cdc_platform.changelog.schema import Came, Carry, Order, SchemaHistory
+from cdc_platform.changelog.schema import Came, Order, SchemaHistory, Upcast
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError
@@ -81,7 +81,7 @@ class Table:
         columns = [c for c in self.columns if c.key or not self.keys]
         today = {c.name.lower(): type_.family for c in columns if (type_ := c.parsed)}
         told = set(today.items())
-        for carry in (c for name in self.names for c in self.history.carries(name) if c.today == self.name):
+        for carry in (c for name in self.names for c in self.history.upcasts(name) if c.today == self.name):
             renamed = ((old.lower(), new.lower()) for old, new in carry.names.items() if new is not None)
             told |= {(old, today[new]) for old, new in renamed if new in today}
         one = {name for name, n in Counter(name for name, _ in told).items() if n == 1}
@@ -96,7 +96,7 @@ class Table:
     @cached_property
     def shared(self) -> dict[Name, Name]:
         """Names under which its rows may stand that are another's of today's tables, too, and that one."""
-        ends = ((name, c.today) for name in self.names for c in self.history.carries(name))
+        ends = ((name, c.today) for name in self.names for c in self.history.upcasts(name))
         return {name: today for name, today in ends if today not in (None, self.name) and self.history.exists(today)}
 
     @property
@@ -105,7 +105,7 @@ class Table:
         if self.history.exists(self.name):
             return None
         return next(
-            (c.today for c in reversed(self.history.carries(self.name)) if c.today not in (None, self.name)), None
+            (c.today for c in reversed(self.history.upcasts(self.name)) if c.today not in (None, self.name)), None
         )
 
     def then(self, cells: Mapping[str, str | None]) -> tuple[tuple[dict[str, str | None], ...], list[str]]:
@@ -115,7 +115,7 @@ class Table:
         untold: list[str] = []
         for name in self.names:
             spelled = self._spelled(name)
-            for carry in self.history.carries(name):
+            for carry in self.history.upcasts(name):
                 if carry.today != self.name or carry.nothing:
                     continue
                 was, why = _then(cells, carry)
@@ -131,7 +131,7 @@ class Table:
         return {c["name"].lower(): c["name"] for text in self.history.lists_of(name) for c in json.loads(text)}
 
 
-def _then(cells: Mapping[str, str | None], carry: Carry) -> tuple[dict[str, str | None], str | None]:
+def _then(cells: Mapping[str, str | None], carry: Upcast) -> tuple[dict[str, str | None], str | None]:
     """Cells under the names of their columns then; or why they can't be told."""
     before = {new.lower(): old for old, new in carry.names.items() if new is not None}
     was: dict[str, str | None] = {}

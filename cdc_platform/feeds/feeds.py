@@ -64,7 +64,7 @@ FEEDS = {
 transactions (DTS, canal, TDSQL); the others show cuts of kind `position`."""
 
 
-def chosen(formats: Iterable[str]) -> dict[str, Feed]:
+def feeds_of(formats: Iterable[str]) -> dict[str, Feed]:
     """The feeds of these formats. Raises ConfigError for one that the demo doesn't have."""
     wanted, valid = list(formats), [feed.format for feed in FEEDS.values()]
     if unknown := [name for name in wanted if name not in valid]:

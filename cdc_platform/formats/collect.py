@@ -25,8 +25,8 @@ from cdc_platform.formats.events import (
     event_batch,
     in_order,
     rare_batch,
+    require_distinct_names,
     schema_version,
-    told_apart,
 )
 from cdc_platform.formats.exact_json import certain_json, read_json
 from cdc_platform.formats.json_scanner import JsonScanner
@@ -92,7 +92,7 @@ class Table:
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
-        told_apart(self.names)
+        require_distinct_names(self.names)
         in_key = set(self.key)
         columns = zip(self.names, self.types, strict=True)
         self.columns_json = columns_json(

@@ -38,7 +38,7 @@ def columns_json(columns: list[dict[str, Any]]) -> str:
     )
 
 
-def told_apart(names: Iterable[str]) -> None:
+def require_distinct_names(names: Iterable[str]) -> None:
     """Raises ValueError where names of columns differ by case only: MySQL has no such columns, and no Delta table
     can."""
     ordered = sorted(names, key=str.lower)

@@ -62,7 +62,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: tuple[str, ...] = ()
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogPosition(msgspec.Struct, frozen=True):
     """A place in the server's log. exact: the rows are what the server held there; else they may hold more."""
 
     file: str
@@ -77,7 +77,7 @@ class Record(msgspec.Struct, frozen=True):
     load: str
     kind: str
     server: dict[str, str]
-    at: Place
+    at: LogPosition
     time_us: int
     db: str
     table: str

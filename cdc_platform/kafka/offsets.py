@@ -103,7 +103,7 @@ def numbered(state: list[PartitionState], bases: Mapping[Where, int]) -> list[Pa
     return [replace(s, begin=s.begin - s.base + base, end=s.end - s.base + base, base=base) for s, base in told]
 
 
-def settled_state(
+def stable_state(
     config: Config, source: Source, landed: Mapping[Where, int], bases: Mapping[Where, int]
 ) -> list[PartitionState]:
     """`kafka_state`, numbered, asked again when an end lies before what was landed: right after a leader change a

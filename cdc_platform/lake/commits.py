@@ -21,7 +21,7 @@ from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
 from cdc_platform.lake.handles import handle
 from cdc_platform.lake.log_files import Action, key
-from cdc_platform.lake.log_state import Head, Told
+from cdc_platform.lake.log_state import Head, LogFiles
 from cdc_platform.lake.store import Store
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def live(path: Store) -> Live | None:
     return told and live_of(told)
 
 
-def live_of(told: Told) -> Live | None:
+def live_of(told: LogFiles) -> Live | None:
     """The same of what its log tells."""
     properties = told.metadata["configuration"]
     if unknown(told.protocol) or told.metadata.get("partitionColumns"):

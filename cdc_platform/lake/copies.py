@@ -22,7 +22,7 @@ from cdc_platform.lake import copy_folders, log_state
 from cdc_platform.lake.data_files import statistics
 from cdc_platform.lake.folder import Folder
 from cdc_platform.lake.log_files import Action
-from cdc_platform.lake.log_state import Told
+from cdc_platform.lake.log_state import LogFiles
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.turns import Turns
 from cdc_platform.tables import TABLE_STATE
@@ -58,7 +58,7 @@ class Copy:
         """Its folder: data files have the paths that they have in the table."""
         return Folder(self._folder.name, Storage())
 
-    def follow(self, told: Told) -> bool:
+    def follow(self, told: LogFiles) -> bool:
         """Brings it to the table's files. False: it has other columns now, or the copy has become long."""
         if self.table.version() >= _COMMITS or told.metadata != self.metadata:
             return False
@@ -139,7 +139,7 @@ def _of(path: Store) -> Copy | None:
     return copy
 
 
-def _made(told: Told) -> Copy:
+def _made(told: LogFiles) -> Copy:
     from deltalake import DeltaTable
 
     named = {name: told.metadata[name] for name in ("id", "schemaString", "partitionColumns")}

@@ -52,7 +52,7 @@ def decide(
     only by the note of folders with this number (folders.py). Raises LeaseLost, StorageError."""
     # What is there now is asked before the look at the lease: nobody else has written until here.
     told = [
-        {**t._asdict(), "files": [f._asdict() for f in t.files], "was": _told(_files(lake.at(t.path), t.partition))}
+        {**t._asdict(), "files": [f._asdict() for f in t.files], "was": _digest(_files(lake.at(t.path), t.partition))}
         for t in tables
     ]
     name = uuid.uuid4().hex
@@ -129,7 +129,7 @@ class _Note:
             return folders.decided(self.lake, self.source, number)
         if self.is_begun(left) or any("was" not in t for t in left):  # earlier versions told neither: it may be begun
             return True
-        return all(t["was"] == _told(self._there(t)) for t in left)
+        return all(t["was"] == _digest(self._there(t)) for t in left)
 
     def _there(self, table: dict[str, Any]) -> dict[str, str]:
         """The files that a table has; it was looked at when it was asked whether it has taken this."""
@@ -146,7 +146,7 @@ class _Note:
             raise LakeChanged(
                 path.uri(), f"{noted} is for the earlier version that noted it; where it is done, remove that file"
             )
-        if table["was"] != _told(there):
+        if table["was"] != _digest(there):
             problem = f"it was written to since {noted} was decided"
             raise LakeChanged(path.uri(), f"{problem}; without that file it stays as it is")
         if gone := next((f.path for f in files if path.size(f.path) != f.size), None):
@@ -170,7 +170,7 @@ def _files(path: Store, partition: dict[str, str], *, look: bool = True) -> dict
     return {unquote(a["path"]): json.dumps(vector) if (vector := log_files.key(a)[1]) else "" for a in adds}
 
 
-def _told(files: dict[str, str]) -> str:
+def _digest(files: dict[str, str]) -> str:
     """What they are known by."""
     return hashlib.sha256("\n".join(sorted(f"{p} {v}".rstrip() for p, v in files.items())).encode()).hexdigest()
 

@@ -18,15 +18,15 @@ _known: dict[str, tuple[float, list[dict[str, Any]]]] = {}
 
 def snapshot(lake: Store, source: str, name: Name) -> Store:
     """Where the snapshot of one of a source's tables is."""
-    return place(lake, SNAPSHOT_PATH, source, name)
+    return table_folder(lake, SNAPSHOT_PATH, source, name)
 
 
 def tombstones(lake: Store, source: str, name: Name) -> Store:
     """Where its tombstones are."""
-    return place(lake, TOMBSTONES_PATH, source, name)
+    return table_folder(lake, TOMBSTONES_PATH, source, name)
 
 
-def place(lake: Store, location: Location, source: str, name: Name) -> Store:
+def table_folder(lake: Store, location: Location, source: str, name: Name) -> Store:
     """Where any of what is kept of one of a source's tables is."""
     return location.of(lake, _named(lake, location, source), name)
 
@@ -66,7 +66,7 @@ def cuts_before(lake: Store, source: str) -> int:
     return max((r["cut"] for r in _rows(lake) if r["source"] == source), default=0)
 
 
-def took_place(lake: Store, by: str, of: str) -> bool:
+def was_exchanged(lake: Store, by: str, of: str) -> bool:
     """Whether the last exchange of a source was to put it in another one's place."""
     last = next((r for r in reversed(_rows(lake)) if r["source"] == by), None)
     with_it = {r["source"] for r in _rows(lake) if last and r["number"] == last["number"]}

@@ -47,7 +47,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Head):
+class LogFiles(Head):
     """The same with its data files. adds: their `add` actions."""
 
     adds: list[Action]
@@ -63,21 +63,21 @@ def head(path: Store, *, look: bool = True) -> Head | None:
         return Head(*state.head())
 
 
-def now(path: Store, *, look: bool = True) -> Told | None:
+def now(path: Store, *, look: bool = True) -> LogFiles | None:
     """The same with its files."""
     if (state := _state(path, files=True, look=look)) is None:
         return None
     with state.lock:
-        return Told(*state.head(), list((state.adds or {}).values()))
+        return LogFiles(*state.head(), list((state.adds or {}).values()))
 
 
-def few(path: Store) -> Told | None:
+def few(path: Store) -> LogFiles | None:
     """The same; None, too, where it has so many files that they weren't read."""
     state = _state(path)
     if state is None or state.adds is None:
         return None
     with state.lock:
-        return Told(*state.head(), list(state.adds.values()))
+        return LogFiles(*state.head(), list(state.adds.values()))
 
 
 def commit(path: Store, version: int, lines: list[Action]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from cdc_platform.lake import commits, log_state, new_tables
 from cdc_platform.lake.columns import Columns
 from cdc_platform.lake.log_files import Action
-from cdc_platform.lake.log_state import Told
+from cdc_platform.lake.log_state import LogFiles
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import KEY, Table
 
@@ -18,7 +18,7 @@ def configure(path: Store, changes: Mapping[str, str | None]) -> bool:
     what its protocol asks for, or its log can't be read in full, and nothing was done. Raises StorageError where others
     commit all the time."""
 
-    def lines(told: Told) -> list[Action]:
+    def lines(told: LogFiles) -> list[Action]:
         before = told.metadata["configuration"]
         kept = {name: value for name, value in {**before, **changes}.items() if value is not None}
         return [] if kept == before else [{"metaData": {**told.metadata, "configuration": kept}}]
@@ -30,7 +30,7 @@ def change_columns(path: Store, change: Callable[[Columns], bool]) -> bool:
     """Changes a table's columns in one commit. change: tells whether they can be; it is asked again where another
     commit came in between. False: they can't, or as `configure`."""
 
-    def lines(told: Told) -> list[Action] | None:
+    def lines(told: LogFiles) -> list[Action] | None:
         columns = Columns(told.protocol, told.metadata)
         try:
             return columns.actions() if change(columns) else None
@@ -44,7 +44,7 @@ def empty_out(path: Store, table: Table) -> bool:
     """Takes all rows out of a table that may be there, and gives it these columns; its properties stay. False: as
     `configure`."""
 
-    def lines(told: Told) -> list[Action] | None:
+    def lines(told: LogFiles) -> list[Action] | None:
         columns = Columns(told.protocol, told.metadata)
         try:
             columns.replace(new_tables.fields(table), table.settings.get(KEY))
@@ -55,7 +55,9 @@ def empty_out(path: Store, table: Table) -> bool:
     return _changed(path, "WRITE", lines, rows=True)
 
 
-def _changed(path: Store, operation: str, lines: Callable[[Told], list[Action] | None], *, rows: bool = False) -> bool:
+def _changed(
+    path: Store, operation: str, lines: Callable[[LogFiles], list[Action] | None], *, rows: bool = False
+) -> bool:
     """Makes a table's next version of these lines, if there are some. rows: whether they take rows away, of which there
     are none where there is no table. False: they are None, or as `configure`."""
     for _ in commits.tries(path):

@@ -44,7 +44,7 @@ def is_known(lake: Store) -> bool:
 def _check(lake: Store) -> None:
     record = lake.read(_PASSED)
     passed: list[dict[str, Any]] = json.loads(record).get("passed", []) if record else []  # once, it named no place
-    here = _place(lake) if passed else {}
+    here = _identity(lake) if passed else {}
     if any(here.items() <= one.items() for one in passed):
         return
     names = _NAMES_IN_FOLDER if isinstance(lake, Folder) else _NAMES
@@ -52,11 +52,11 @@ def _check(lake: Store) -> None:
         valid = ["a folder", "s3:// of a store with conditional writes (If-None-Match)"]
         raise ConfigError("lake", f"{lake.uri()} can't hold a lake: {problem}", valid)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    new = {**_place(lake), "at": at, "names": names, "writers": _WRITERS}
+    new = {**_identity(lake), "at": at, "names": names, "writers": _WRITERS}
     lake.put(_PASSED, json.dumps({"passed": [*passed, new][-_PLACES:]}).encode())
 
 
-def _place(lake: Store) -> dict[str, Any]:
+def _identity(lake: Store) -> dict[str, Any]:
     """What tells where a lake is, which is there, from other places."""
     of = {"file_system": lake.file_system()} if isinstance(lake, Folder) else {"endpoint": lake.storage.address}
     return {"uri": lake.uri(), **of}

@@ -18,7 +18,7 @@ _AT_ONCE = 16
 _KINDS = ("add", "remove")
 
 
-class _Anew(NamedTuple):
+class _Rewrite(NamedTuple):
     """partition: of which actions are rewritten; new: path in the table → the file that is named in its place; keep:
     files whose lowest and highest values stay (None: of all)."""
 
@@ -38,7 +38,7 @@ def rewrite(path: Store, partition: Mapping[str, str], new: Mapping[str, Written
     """In each commit that is there, of actions of a partition (column → value): names files in place of others (`new`:
     path in the table → file), and takes out the lowest and highest values of files that aren't to be kept (None: all
     are). The newest version has the new files already."""
-    anew, versions = _Anew(partition, new, keep), path.commits(0)
+    anew, versions = _Rewrite(partition, new, keep), path.commits(0)
     # A new file is taken out before it is named: else who reads in the midst finds it beside what took its place.
     passes = [("remove",), ("add",)] if new else [_KINDS]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -46,7 +46,7 @@ def rewrite(path: Store, partition: Mapping[str, str], new: Mapping[str, Written
             list(pool.map(partial(_rewrite_commit, path, anew, kinds), versions))
 
 
-def _rewrite_commit(path: Store, anew: _Anew, kinds: tuple[str, ...], version: int) -> None:
+def _rewrite_commit(path: Store, anew: _Rewrite, kinds: tuple[str, ...], version: int) -> None:
     before = actions(path, version)
     there = {unquote(told["path"]) for action in before for kind in _KINDS if (told := action.get(kind))}
     after = [one for action in before for one in _rewritten(action, anew, kinds, there)]
@@ -57,7 +57,7 @@ def _rewrite_commit(path: Store, anew: _Anew, kinds: tuple[str, ...], version: i
     path.remove([f"_delta_log/.{version:020d}.json.crc"])  # of Hadoop's, which would find the commit to be damaged
 
 
-def _rewritten(action: Action, anew: _Anew, kinds: tuple[str, ...], there: set[str]) -> list[Action]:
+def _rewritten(action: Action, anew: _Rewrite, kinds: tuple[str, ...], there: set[str]) -> list[Action]:
     """What stands in place of an action of these kinds. there: files that its commit names."""
     [(kind, told), *_] = action.items()
     if kind not in kinds or any((told.get("partitionValues") or {}).get(n) != v for n, v in anew.partition.items()):

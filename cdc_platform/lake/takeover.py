@@ -9,7 +9,7 @@ from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import commits, handles, lease, log_state, new_tables
 from cdc_platform.lake.columns import MAPPING, Columns
 from cdc_platform.lake.log_files import Action
-from cdc_platform.lake.log_state import Told
+from cdc_platform.lake.log_state import LogFiles
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import KEY, Table
 
@@ -104,7 +104,7 @@ def _forget(place: Store) -> None:
     handles.forget(place)
 
 
-def _still(path: Store) -> Told | None:
+def _still(path: Store) -> LogFiles | None:
     """The table as it is now; None: there is none. Raises LakeChanged."""
     try:
         return log_state.now(path)
@@ -112,7 +112,7 @@ def _still(path: Store) -> Told | None:
         raise LakeChanged(path.uri(), f"its log can't be read in full any more: {error}") from None
 
 
-def _is_kept_to(told: Told) -> bool:
+def _is_kept_to(told: LogFiles) -> bool:
     return not (
         commits.unknown(told.protocol)
         or told.metadata.get("partitionColumns")
@@ -120,7 +120,7 @@ def _is_kept_to(told: Told) -> bool:
     )
 
 
-def _fits(before: Told, found: Told) -> bool:
+def _fits(before: LogFiles, found: LogFiles) -> bool:
     """Whether files of the one can be files of the other, as the protocol of that one says."""
     versions = all(before.protocol[v] <= found.protocol[v] for v in ("minReaderVersion", "minWriterVersion"))
     asked, has = (
@@ -130,7 +130,7 @@ def _fits(before: Told, found: Told) -> bool:
     return _is_kept_to(before) and versions and asked <= has
 
 
-def _head(before: Told, found: Told) -> list[Action]:
+def _head(before: LogFiles, found: LogFiles) -> list[Action]:
     """The protocol, if it changes, and columns of the one with the properties of the other."""
     own, told = (t.metadata["configuration"] for t in (before, found))
     kept = {k: v for k, v in own.items() if not _of_columns(k)} | {k: v for k, v in told.items() if _of_columns(k)}

@@ -71,7 +71,7 @@ class Notes:
             self._matches += pc.match_substring_regex(records.column("value"), self.asked.marker).true_count
         self._senders |= senders.news(senders.first(records, self.asked.senders, self._senders), self._senders).keys()
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Ranges of offsets; how many records match the marker of DDL; whose they are."""
         seen = {"senders": {"of": self.asked.senders, "seen": sorted(self._senders)}} if self.asked.senders else {}
         return {"ranges": self.ranges, "marker": self.asked.marker, "matches": self._matches, **seen}

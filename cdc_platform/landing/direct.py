@@ -139,5 +139,5 @@ def _write(
     for batch in batches:
         out["landing"].write(erased.without_erased(batch, known))
         notes.add(batch)
-    out["landing"].note = notes.told()
+    out["landing"].note = notes.to_json()
     return sum(c["records"] for c in notes.ranges)

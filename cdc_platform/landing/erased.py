@@ -78,11 +78,11 @@ def of_source(config: Config, source: Source) -> list[dict[str, Any]]:
         t=ERASURES.at(stores.lake(config)),
     )
     rows = found or []
-    gone = {_place(m) for r in rows if r["stage"] == "begun" for m in r["records"]}
+    gone = {_address(m) for r in rows if r["stage"] == "begun" for m in r["records"]}
     proofs = {r["number"]: r for r in rows if r["stage"] == "done"}
     again: dict[int, set[Place]] = {}
     for r in (r for r in rows if r["stage"] == "again"):
-        again.setdefault(r["number"], set()).update(at for m in r["records"] if (at := _place(m)) not in gone)
+        again.setdefault(r["number"], set()).update(at for m in r["records"] if (at := _address(m)) not in gone)
     return [
         {
             **{"number": n, "table": ".".join(name_of(r)), "name": name_of(r), "records": len(r["records"] or ())},
@@ -120,7 +120,7 @@ def unproven(told: Sequence[Mapping[str, Any]]) -> tuple[list[Erased], list[str]
     return compare, erase
 
 
-def _place(record: Mapping[str, Any]) -> Place:
+def _address(record: Mapping[str, Any]) -> Place:
     return record["topic"], record["partition"], record["offset"]
 
 
@@ -130,7 +130,7 @@ def is_of(row: Mapping[str, Any], names: Container[Name | None], key: Mapping[st
     return name_in(row) in names and hmac.compare_digest(row["key_digest"], mine)
 
 
-def emptied(batch: pa.RecordBatch, left: Mapping[int, bytes]) -> pa.RecordBatch:
+def blanked(batch: pa.RecordBatch, left: Mapping[int, bytes]) -> pa.RecordBatch:
     """Rows of LANDING or ENVELOPES of which some (by number) have nothing but what is left of them."""
     gone = np.zeros(batch.num_rows, bool)
     gone[list(left)] = True
@@ -161,7 +161,7 @@ def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Sequence[Known]]
         for one in here:
             if hmac.compare_digest(digest(one.salt, told), one.digest):
                 found[number] = one.left
-    return emptied(batch, found) if found else batch
+    return blanked(batch, found) if found else batch
 
 
 def among(config: Config, source: Source, landing: Store, ranges: Iterable[Range]) -> dict[Place, list[Known]]:

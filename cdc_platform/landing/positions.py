@@ -29,7 +29,7 @@ class Numbering(NamedTuple):
     topic_id: str | None
 
 
-class Gone(NamedTuple):
+class LostPartition(NamedTuple):
     """A partition that was lost with its topic. offset: where landing was; topic_id: what it was landed under; None: an
     earlier version noted it."""
 
@@ -46,7 +46,7 @@ class Position(NamedTuple):
     generation: int
     landed: dict[Where, int]
     batch: int
-    gone: dict[Where, Gone]
+    gone: dict[Where, LostPartition]
     bases: dict[Where, int]
     ids: dict[Where, str]
     reached: dict[Where, int]
@@ -64,7 +64,7 @@ def position(ledger: Store, source: Source) -> Position:
     first records of a topic that was made again. A partition goes on at its restart; one that is gone, or that
     another took the place of, is left out of `landed`.
     """
-    told = _told(ledger)
+    told = _known_columns(ledger)
     gone = f"outcome = 'lost' AND to_offset = {GONE}"
     rows = delta_table.ask(
         "SELECT topic, \"partition\", max(named_struct('batch', batch, 'to_offset', to_offset)) AS last, "
@@ -84,14 +84,14 @@ def position(ledger: Store, source: Source) -> Position:
         generation,
         {where: at + 1 for where, at in last.items() if at > GONE},
         max((generation * GENERATION, *(r["batch"] for r in rows))),
-        {w: Gone(r["gone"]["at"], r["gone"]["id"]) for w, r in of.items() if last[w] == GONE and r["gone"]},
+        {w: LostPartition(r["gone"]["at"], r["gone"]["id"]) for w, r in of.items() if last[w] == GONE and r["gone"]},
         {where: r["base"] for where, r in of.items() if r["base"] is not None},
         {where: r["id"]["id"] for where, r in of.items() if r["id"]},
         {where: r["reached"] + 1 for where, r in of.items()},
     )
 
 
-def _told(ledger: Store) -> dict[str, str]:
+def _known_columns(ledger: Store) -> dict[str, str]:
     """Columns in SQL of a ledger that an earlier version may have made, which had none such."""
     there = queries.columns(ledger) or ()
     kinds = {"base": "BIGINT", "topic_id": "VARCHAR"}
@@ -136,7 +136,7 @@ def base_here(now: Position, state: PartitionState, topic_ids: Sequence[str]) ->
     where = state.topic, state.partition
     if where not in now.reached:
         return state.base
-    is_same = _is_same(state, Gone(0, now.ids.get(where)), topic_ids)
+    is_same = _is_same(state, LostPartition(0, now.ids.get(where)), topic_ids)
     return now.bases.get(where, 0) if is_same else raised(max(now.reached[where], state.base))
 
 
@@ -154,7 +154,7 @@ def may_be_there(offset: int, state: PartitionState, of: Sequence[Numbering]) ->
 
 def seams(ledger: Store, source: Source) -> dict[Where, list[int]]:
     """Offsets before which records of a partition are missing, or are those of another topic."""
-    base = _told(ledger)["base"]
+    base = _known_columns(ledger)["base"]
     rows = delta_table.ask(
         f'SELECT topic, "partition", coalesce({base}, to_offset + 1) AS at FROM {{ledger}} '
         f"WHERE source = '{source.name}' AND to_offset >= 0 AND (outcome = 'lost' OR {base} IS NOT NULL)",
@@ -192,7 +192,7 @@ def back(now: Position, state: list[PartitionState], topic_ids: Mapping[str, Seq
     return found
 
 
-def _is_same(state: PartitionState, gone: Gone, topic_ids: Sequence[str]) -> bool | None:
+def _is_same(state: PartitionState, gone: LostPartition, topic_ids: Sequence[str]) -> bool | None:
     """Whether a topic is the one of before. None: nothing tells."""
     if not state.topic_id:
         return None

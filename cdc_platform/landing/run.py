@@ -45,7 +45,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         now = position(ledger, source)
     known = _topic_ids(topics, source)
     looked_ms = int(time.time() * 1000)
-    state = offsets.settled_state(config, source, now.landed, now.bases)
+    state = offsets.stable_state(config, source, now.landed, now.bases)
     check_ended(source, ended(config, source), state, now.landed)
     again = positions.back(now, state, known)
     state = offsets.numbered(state, again.new)

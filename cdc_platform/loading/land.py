@@ -83,7 +83,7 @@ def land(path: Store, source: Source, epoch: int, records: Iterable[Record]) -> 
     except BaseException:
         out.discard()
         raise
-    out.note = notes.told()
+    out.note = notes.to_json()
     written = out.close()
     assert written is not None
     commits.append_files(out.sink, [written], (f"load {source.name} {epoch}", first))

@@ -80,8 +80,8 @@ def evidence(config: Config, source: Source) -> Evidence:
         raise LoadRefused(source.name, problem, ["to load when it has"], retriable=True)
     begun = {s.where: s.first for s in segments if s.epoch == newest and not s.replay}
     told = (e for where, p in there.items() for e in _events(config, source, where, p, begun.get(where, p.arrived)))
-    found = sorted(told, key=_place, reverse=True)
-    if not found or _place(found[0]) != max(p.at for p in there.values()):
+    found = sorted(told, key=_position, reverse=True)
+    if not found or _position(found[0]) != max(p.at for p in there.values()):
         raise LoadRefused(source.name, "its newest change tells no binlog file and position", [_VENDOR])
     same_file = [e for e in found if e.file == found[0].file]  # earlier ones may be gone from the server
     return Evidence(source.name, newest, tuple(same_file[:_EVENTS]))
@@ -95,7 +95,7 @@ def _untold(source: Source, which: str) -> LoadRefused:
     return LoadRefused(source.name, problem, [_VENDOR, "a feed that tells binlog file and position"])
 
 
-def _place(event: Event) -> tuple[int, int]:
+def _position(event: Event) -> tuple[int, int]:
     return file_number(event.file) or -1, event.pos
 
 

@@ -25,7 +25,7 @@ from cdc_platform.reconcile.errors import SourceRefused
 from cdc_platform.reconcile.frames import Differing
 from cdc_platform.reconcile.result import Open, TableResult
 from cdc_platform.reconcile.run import against_server
-from cdc_platform.reconcile.server import Server, found, table_name
+from cdc_platform.reconcile.server import Server, rows_by_keys, table_name
 from cdc_platform.reconcile.texts import key_literal
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import Name
@@ -51,7 +51,7 @@ class Repaired:
     first: tuple[int, int] | None = None
     left: list[str] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As plain data, without the comparison."""
         return {"table": self.table, "rows": self.rows, "gone": self.gone, "at": self.at, "left": self.left}
 
@@ -126,12 +126,12 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
 
     with opened(server, of) as view:
         view.cursor.connection.decoders = {}
-        rows = found(view.cursor, statement, table_name(table.db, table.name), open_.pairing, wanted)
+        rows = rows_by_keys(view.cursor, statement, table_name(table.db, table.name), open_.pairing, wanted)
         if tuple(server.columns(table.db, table.name)) != table.every:
             raise LoadRefused(source.name, f"the columns of {done.table} change", ["to repair later"], retriable=True)
     there = {row[0] for row in rows}
     lacking = [d for d in open_.keys if d.digest not in there]
-    gone = [d for d in lacking if _is_told(d, open_.pairing)]
+    gone = [d for d in lacking if _has_key(d, open_.pairing)]
     if untold := len(lacking) - len(gone):
         done.left.append(f"{count(untold, 'row')} with NULL, or what is no value, in the key stays: {_LOAD}")
     if not (rows or gone):
@@ -156,7 +156,7 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
     done.rows, done.gone, done.at = len(rows), len(gone), shown(view.at)
 
 
-def _is_told(one: Differing, pairing: Pairing) -> bool:
+def _has_key(one: Differing, pairing: Pairing) -> bool:
     """Whether a row can be named by its key: NULL in it names none."""
     pairs = zip(pairing.keys, one.keys, strict=True)
     return all(key_literal(pair.text.key, text) is not None for pair, text in pairs)

@@ -14,7 +14,7 @@ from cdc_platform import chain
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
 from cdc_platform.formats.events import file_number
-from cdc_platform.formats.loaded import Place, Record
+from cdc_platform.formats.loaded import LogPosition, Record
 from cdc_platform.lake import beside, delta_table, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
@@ -178,11 +178,11 @@ def _loaded(
             return done
 
 
-def _place(at: Place) -> tuple[int, int]:
+def _position(at: LogPosition) -> tuple[int, int]:
     return file_number(at.file) or -1, at.pos
 
 
-def shown(at: Place) -> str:
+def shown(at: LogPosition) -> str:
     """file:position."""
     return f"{at.file}:{at.pos}"
 
@@ -225,7 +225,7 @@ class _Loading:
             raise LoadRefused(
                 self.source.name, f"the load began at server {before.server['id']}", again, retriable=True
             )
-        if before and self.proven and (view.server != before.server or _place(view.at) < _place(before.at)):
+        if before and self.proven and (view.server != before.server or _position(view.at) < _position(before.at)):
             raise LoadRefused(self.source.name, "the server or its log was begun anew", again, retriable=True)
         record = self._record(view, before, rows, last=len(rows) < self.chunk_rows)
         land.land(self.path, self.source, self.of.epoch, land.parted(record))

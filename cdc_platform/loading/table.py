@@ -161,7 +161,7 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
     """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
     made = server.made(db, name)  # before its columns: a table that comes in its place between both is seen
     every, stated = there(server, db, name), _stated(config, source, db, name)
-    own = _carried(source, f"{db}.{name}", every, {c["name"].lower() for c in stated})
+    own = _replicated(source, f"{db}.{name}", every, {c["name"].lower() for c in stated})
     order = _key_order(server, db, name)
     if not order and not source.tables.keys.get(f"{db}.{name}") and any(c.key for c in own):
         problem = f"{db}.{name} has no primary key, and a unique index that servers show in its place"
@@ -183,7 +183,7 @@ def _key_order(server: Server, db: str, name: str) -> list[str]:
         return [str(row[4]) for row in sorted(cursor.fetchall(), key=lambda r: int(r[3]))]
 
 
-def _carried(source: Source, table: str, every: list[SourceColumn], told: set[str]) -> list[SourceColumn]:
+def _replicated(source: Source, table: str, every: list[SourceColumn], told: set[str]) -> list[SourceColumn]:
     """Those that the feed carries. A virtual generated column stands in the row events of MariaDB; whether it stands in
     the feed, its column list says. Raises LoadRefused where there is none yet."""
     if not told and (virtual := {c.name for c in every if c.virtual}):

@@ -25,7 +25,7 @@ from typing import Any
 from pymysql.err import MySQLError
 
 from cdc_platform.formats.events import file_number
-from cdc_platform.formats.loaded import Place
+from cdc_platform.formats.loaded import LogPosition
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, check
 from cdc_platform.reconcile import statements
@@ -41,7 +41,7 @@ class Open:
     """A view: its cursor, the place for what it shows, and the server's time (µs since 1970)."""
 
     cursor: Any
-    at: Place
+    at: LogPosition
     time_us: int
     server: dict[str, str]
 
@@ -67,7 +67,7 @@ def opened(server: Server, of: Evidence, exact: str | None = None) -> Iterator[O
         yield Open(cursor, at, int(cursor.fetchone()[0]), before)
 
 
-def _not_before(of: Evidence, at: Place) -> None:
+def _not_before(of: Evidence, at: LogPosition) -> None:
     """Raises LoadRefused where the server's log has begun anew, by number or by name, and the feed is still before."""
     newest = of.events[0]
     names = [file.rpartition(".")[0] for file in (newest.file, at.file)]
@@ -85,18 +85,18 @@ def who(cursor: Any) -> dict[str, str]:
     return dict(zip(("id", "host", "port", "version"), map(str, cursor.fetchone()), strict=True))
 
 
-def _begun(cursor: Any, source: str) -> Place:
+def _begun(cursor: Any, source: str) -> LogPosition:
     cursor.execute(statements.BEGIN)
     place = position_of(cursor)
     if place and place["exact"]:
-        return Place(place["file"], place["position"], place["gtid"])
+        return LogPosition(place["file"], place["position"], place["gtid"])
     cursor.execute("COMMIT")
-    low = _settled(cursor, source)
+    low = _stable_position(cursor, source)
     cursor.execute(statements.BEGIN)
     return low
 
 
-def _settled(cursor: Any, source: str) -> Place:
+def _stable_position(cursor: Any, source: str) -> LogPosition:
     """A place before which all is committed."""
     place = position_of(cursor)
     if place is None:
@@ -117,7 +117,7 @@ def _settled(cursor: Any, source: str) -> Place:
             problem = f"{len(still)} transactions are in the log and not committed for {_WAIT_S:.0f} s"
             raise LoadRefused(source, problem, ["to load later"], retriable=True)
         time.sleep(_POLL_S)
-    return Place(place["file"], place["position"], place["gtid"], exact=False)
+    return LogPosition(place["file"], place["position"], place["gtid"], exact=False)
 
 
 def _owned(cursor: Any) -> frozenset[str]:

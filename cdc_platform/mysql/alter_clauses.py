@@ -40,7 +40,7 @@ def without_idle(sql: str, columns: Collection[str], *, keyed: bool) -> str:
             if (said := _CLAUSES.get(verb)) is None:
                 continue
             if (key := _key_asked(words, at)) is not None:
-                _settle(texts, clause, at, (key + 2, key + 4), does_nothing=keyed)
+                _decide(texts, clause, at, (key + 2, key + 4), does_nothing=keyed)
                 break
             asks = at + (2 if words[at + 1 : at + 2] == ["COLUMN"] else 1)
             behind = asks + len(said)
@@ -52,7 +52,7 @@ def without_idle(sql: str, columns: Collection[str], *, keyed: bool) -> str:
             column = plain_name(name.text).lower()
             there = column in columns or (verb == "ADD" and column in came)
             came |= {column} if verb == "ADD" else set()
-            _settle(texts, clause, at, (asks, behind - 1), does_nothing=there is (verb == "ADD"))
+            _decide(texts, clause, at, (asks, behind - 1), does_nothing=there is (verb == "ADD"))
             break
     return "".join(texts)
 
@@ -64,7 +64,7 @@ def _key_asked(words: list[str], at: int) -> int | None:
     return next((i for i in range(at + 1, min(at + 4, len(words))) if words[i : i + 5] == _KEY_ASKED), None)
 
 
-def _settle(texts: list[str], clause: list[int], at: int, asks: tuple[int, int], *, does_nothing: bool) -> None:
+def _decide(texts: list[str], clause: list[int], at: int, asks: tuple[int, int], *, does_nothing: bool) -> None:
     """A clause from its verb, at `at`, on: away if it does nothing, else its IF [NOT] EXISTS from `asks` to `asks`."""
     if does_nothing:
         texts[clause[at]] = _NOTHING

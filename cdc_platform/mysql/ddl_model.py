@@ -63,7 +63,7 @@ class Model:
     def apply(self, at: int, statement: Statement) -> Iterator[Change]:
         """The tables that the statement changed."""
         self._know(statement)
-        statement = self._settled(statement)
+        statement = self._decided(statement)
         if (db := dropped_database(statement)) is not None:  # the parsers leave its tables in place
             yield from self._drop_database(at, db)
             return
@@ -100,7 +100,7 @@ class Model:
         """Tables that it names, as far as they are there."""
         return frozenset(n for n in (self.folded(*name) for name in named_tables(statement)) if n in self._there)
 
-    def _settled(self, statement: Statement) -> Statement:
+    def _decided(self, statement: Statement) -> Statement:
         """The statement with what it says by IF [NOT] EXISTS decided, where the table is known."""
         named = named_tables(statement)
         if len(named) != 1 or not _IF_EXISTS.search(statement.sql):

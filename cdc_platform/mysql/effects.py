@@ -111,7 +111,7 @@ def effects(statements: Sequence[Statement], fold: bool = False) -> list[Effect]
 
 
 def _of(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterator[Effect]:
-    moved = dict(_moves(statement, changes, fold))
+    moved = dict(_renames(statement, changes, fold))
     came = set(moved.values())
     for name, change in changes.items():
         after = moved.get(name)
@@ -173,7 +173,7 @@ def _cascades(sql: str) -> tuple[tuple[str, str], ...]:
     return tuple(foreign_keys.added(sql)) if says(sql, "REFERENCES") else ()
 
 
-def _moves(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterator[tuple[Name, Name]]:
+def _renames(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterator[tuple[Name, Name]]:
     """(old name, new name) of each table that the statement renames."""
     named = [(db.lower(), t.lower()) if fold else (db, t) for db, t in named_tables(statement)]
     if _says(statement, "RENAME"):

@@ -52,7 +52,7 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
     held = {(h["source"], tables.name_in(h)): h["rows"] for h in queries.held(config)}
     paths = [folders.snapshot(stores.lake(config), name.source, name.name) for name in names]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        figures = list(pool.map(_figures, paths))
+        figures = list(pool.map(_statistics, paths))
     found = []
     for name, path, (rows, last_change, width) in zip(names, paths, figures, strict=True):
         state = there.get(name)
@@ -134,7 +134,7 @@ def keys(config: Config, source: str) -> dict[TableName, list[str] | None]:
     return {name: key(config, name, told) for name, told in _described(config, source).items()}
 
 
-def _figures(path: Store) -> tuple[int | None, datetime | None, int | None]:
+def _statistics(path: Store) -> tuple[int | None, datetime | None, int | None]:
     """rows, last_change (commit time at the source of its newest change) and columns of a snapshot; None: it isn't
     there, or there is none."""
     if (look := looks.look(path)) is None:

@@ -114,7 +114,7 @@ class Frames:
             reader = reader.option("versionAsOf", found.version)
         frame = reader.load(found.path.spark_uri())
         # a column's name may hold dots and backticks: DataFrame.select would take those for its own
-        names = _chosen(str(table), frame.columns, columns, bookkeeping)
+        names = _selected(str(table), frame.columns, columns, bookkeeping)
         return frame.select(*("`" + n.replace("`", "``") + "`" for n in names))
 
 
@@ -131,7 +131,7 @@ def _batches(
         raise NotReadable(name, f"there is no Delta table at {found.path.uri()}") from None
     except DeltaError as error:
         raise NotReadable(name, *_no_version(found, error)) from None
-    names = _chosen(name, [f.name for f in table.schema().fields], columns, bookkeeping)
+    names = _selected(name, [f.name for f in table.schema().fields], columns, bookkeeping)
     selected = ", ".join('"' + n.replace('"', '""') + '"' for n in names)
     sql = f"SELECT {selected} FROM t{f' WHERE {where}' if where else ''}"
     try:
@@ -139,11 +139,11 @@ def _batches(
     except DeltaError as error:
         raise NotReadable(name, str(error)) from None
     reader = pa.RecordBatchReader.from_stream(stream)
-    schema = pa.schema([_plain(f) for f in reader.schema])
+    schema = pa.schema([_logical(f) for f in reader.schema])
     return pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in reader))
 
 
-def _chosen(name: str, there: Iterable[str], wanted: Iterable[str] | None, bookkeeping: bool) -> list[str]:
+def _selected(name: str, there: Iterable[str], wanted: Iterable[str] | None, bookkeeping: bool) -> list[str]:
     there = list(there)
     if wanted is None:
         return [c for c in there if bookkeeping or not c.startswith(BOOKKEEPING)]
@@ -162,13 +162,13 @@ def _no_version(found: Snapshot, error: Exception) -> tuple[str, list[str]]:
     return f"version {found.version} can't be opened any more: {error}", [f"{newest}, the newest"]
 
 
-def _plain(field: Any) -> Any:
+def _logical(field: Any) -> Any:
     """A column without the names and numbers that its files map it to, its comment kept; and not of DataFusion's view
     types, which pandas' and other readers' conversions don't all know."""
     import pyarrow as pa
 
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    type_ = pa.struct([_plain(f) for f in field.type]) if pa.types.is_struct(field.type) else field.type
+    type_ = pa.struct([_logical(f) for f in field.type]) if pa.types.is_struct(field.type) else field.type
     kept = {k: v for k, v in (field.metadata or {}).items() if k == b"comment"}
     return pa.field(field.name, plain.get(type_, type_), field.nullable, kept or None)
 

@@ -80,7 +80,7 @@ _PLACE = ("epoch", "file", "pos", "event", "row")
 """Of an `order_key`, as they are compared one after the other."""
 
 
-def told(of: Moment) -> dict[str, Any] | None:
+def to_json(of: Moment) -> dict[str, Any] | None:
     """What a command says of it: `time`; `cut` and its `source_time`; `gtid` and its `time`; None: now."""
     if of.now:
         return None

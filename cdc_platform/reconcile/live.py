@@ -108,7 +108,7 @@ class _Drill:
             looks += 1
             self.result.version, rows = self.table.snapshot()
             counts, found = self._differences(rows)
-            open_keys = self._settled(counts, found)
+            open_keys = self._still_differing(counts, found)
             left = end - time.monotonic()
             differ = bool(open_keys or rest or sum(counts.values()) > len(found))
             if not (differ or self.result.moved) or (left <= 0 and (differ or looks >= _LOOKS)):
@@ -125,7 +125,7 @@ class _Drill:
         actual = frames.digests(rows, self.table.pairing, self.result.buckets, self.chosen)
         return frames.differences(self.expected, actual, CHECKED)
 
-    def _settled(self, counts: dict[str, int], found: list[Differing]) -> list[Differing]:
+    def _still_differing(self, counts: dict[str, int], found: list[Differing]) -> list[Differing]:
         """The keys that are still as they were in the view; the result's counts without the others."""
         now = self._server_states(found)
         still = [d for d in found if now.get(d.digest) == d.expected]

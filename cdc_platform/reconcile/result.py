@@ -83,7 +83,7 @@ class TableResult:
         moved = [f"{count(self.moved, 'row')} changed while compared, and weren't judged"] if self.moved else []
         return [*moved, *([self.reserve] if self.reserve else [])]
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As plain data."""
         data = asdict(replace(self, open=None))
         del data["open"], data["reserve"]

@@ -194,7 +194,7 @@ def against_export(
     seen, newest = notes.seen_in_export(config, source, name, made_at), delta_table.version(own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
-    told = keys or _keys(source, name) or _told_keys(spark, config, source, name)
+    told = keys or _keys(source, name) or _feed_keys(spark, config, source, name)
     result.version, snapshot = _at_version(spark, own, newest if version is None else version)
     found = _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
     if result.version == newest:
@@ -202,7 +202,7 @@ def against_export(
     return found
 
 
-def _told_keys(spark: SparkSession, config: Config, source: Source, name: Name) -> list[str]:
+def _feed_keys(spark: SparkSession, config: Config, source: Source, name: Name) -> list[str]:
     """Key columns by the newest column list of the messages; none known: []."""
     if not delta_table.exists(SCHEMA_HISTORY.at(stores.lake(config))):
         return []

@@ -86,7 +86,7 @@ def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-def _told(error: pymysql.err.MySQLError) -> str:
+def _error_text(error: pymysql.err.MySQLError) -> str:
     """The server's own words. They hold names and addresses, never a password."""
     code, text = (*error.args, "", "")[:2] if len(error.args) > 1 else ("", str(error))
     return f"{text} ({code})" if code else text
@@ -105,7 +105,7 @@ class Server:
             connection = pymysql.connect(**self._dsn.arguments, autocommit=True)
         except (pymysql.err.MySQLError, OSError, RuntimeError) as error:
             # RuntimeError: a login of MySQL 8 without TLS would need one more package.
-            problem = _told(error) if isinstance(error, pymysql.err.MySQLError) else f"{error} (try ?ssl=true)"
+            problem = _error_text(error) if isinstance(error, pymysql.err.MySQLError) else f"{error} (try ?ssl=true)"
             raise SourceUnreachable(self._dsn.server, problem) from None
         try:
             with connection, connection.cursor() as cursor:
@@ -113,17 +113,17 @@ class Server:
                     cursor.execute(statement)
                 yield cursor
         except pymysql.err.MySQLError as error:
-            raise SourceRefused(self._dsn.server, _told(error)) from None
+            raise SourceRefused(self._dsn.server, _error_text(error)) from None
 
     def engine(self, db: str, table: str) -> str:
         """The storage engine of a table; empty: there is none."""
-        return str(self._told("engine", db, table) or "")
+        return str(self._table_info("engine", db, table) or "")
 
     def made(self, db: str, table: str) -> str | None:
         """When the table that has this name now was made, by which it is told from another one of that name: of all
         that names a table's identity, this alone is shown to an account that may only SELECT. InnoDB of MySQL up to 5.7
         and of MariaDB gives the time of the table's file, which a RENAME changes, too."""
-        found = self._told("CAST(create_time AS CHAR)", db, table)
+        found = self._table_info("CAST(create_time AS CHAR)", db, table)
         return None if found is None else str(found)
 
     def variables(self, names: Sequence[str]) -> dict[str, str]:
@@ -193,9 +193,9 @@ class Server:
 
     def row_estimate(self, db: str, table: str) -> int:
         """About how many rows; from the server's statistics."""
-        return int(self._told("table_rows", db, table) or 0)
+        return int(self._table_info("table_rows", db, table) or 0)
 
-    def _told(self, what: str, db: str, table: str) -> Any:
+    def _table_info(self, what: str, db: str, table: str) -> Any:
         """What information_schema tells of a table; None: nothing, or there is none."""
         with self.connected() as cursor:
             of = "FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
@@ -212,22 +212,22 @@ class Server:
         """Digest of key → state of its rows at this moment. What is not found by its key is looked for by its digest:
         a row that only seems to be gone would hide a difference."""
         found: dict[str, list[str]] = {}
-        for digest, row in self._found(statements.states, db, table, pairing, wanted):
+        for digest, row in self._rows_by_keys(statements.states, db, table, pairing, wanted):
             found.setdefault(digest, []).append(row)
         return {digest: state(len(rows), min(rows), max(rows)) for digest, rows in found.items()}
 
     def rows(self, db: str, table: str, pairing: Pairing, wanted: Wanted) -> list[tuple[Any, ...]]:
         """See `statements.rows`."""
-        return self._found(statements.rows, db, table, pairing, wanted)
+        return self._rows_by_keys(statements.rows, db, table, pairing, wanted)
 
-    def _found(
+    def _rows_by_keys(
         self, statement: Callable[..., str], db: str, table: str, pairing: Pairing, wanted: Wanted
     ) -> list[tuple[Any, ...]]:
         with self.connected() as cursor:
-            return found(cursor, statement, table_name(db, table), pairing, wanted)
+            return rows_by_keys(cursor, statement, table_name(db, table), pairing, wanted)
 
 
-def found(
+def rows_by_keys(
     cursor: Any, statement: Callable[..., str], name: str, pairing: Pairing, wanted: Wanted
 ) -> list[tuple[Any, ...]]:
     """Rows of some keys, whose first value is the digest of their key. statement: (quoted name, pairing, conditions) →

@@ -36,7 +36,7 @@ class Reasons:
         """column (None: of whole rows), reason, rows; the most rows first."""
         told: dict[tuple[str | None, str], int] = {}
         for group in self._groups(wrong).collect():  # a row per column, column lists and decoders
-            for reason in self._told(group.asDict()) or [NOT_TOLD]:
+            for reason in self._of_group(group.asDict()) or [NOT_TOLD]:
                 at = group["column"], reason
                 told[at] = told.get(at, 0) + int(group["rows"])
         ordered = sorted(told.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1]))
@@ -58,7 +58,7 @@ class Reasons:
             noted = self._changelog(config).dropDuplicates(_AT).select(*_AT, *_renamed(_FACTS, side))
             held = self._held(config).select(*MESSAGE_AT, F.col("reason").alias(f"{side}_held"))
             rows = rows.join(noted, _AT, "left").join(held, [*MESSAGE_AT], "left")
-        rows = rows.join(self._retold(), [*MESSAGE_AT], "left")
+        rows = rows.join(self._redecoded(), [*MESSAGE_AT], "left")
         assert self.side.replay is not None
         before = kept.before(self.side.replay.since)  # not decoded again: by the same decoder, then
         rows = rows.withColumn("r_decoder", F.when(before, F.col("u_decoder")).otherwise(F.col("r_decoder")))
@@ -81,7 +81,7 @@ class Reasons:
         rows = rows.where((F.col("source") == self._name) & F.col("resolved_at").isNull())
         return rows.groupBy(*MESSAGE_AT).agg(F.min("reason").alias("reason"))
 
-    def _retold(self) -> DataFrame:
+    def _redecoded(self) -> DataFrame:
         """Messages that were decoded more than once in use: with which options at last isn't noted."""
         path = CHANGES.at(stores.lake(self.config), format=self.replayed.format, source=self._name)
         rows = delta_sql.read(self.spark, path).where("retold")
@@ -99,7 +99,7 @@ class Reasons:
 
     # -- in words ------------------------------------------------------------------------------------------
 
-    def _told(self, group: Mapping[str, Any]) -> list[str]:
+    def _of_group(self, group: Mapping[str, Any]) -> list[str]:
         if group["u_kept"]:
             return [f"held in quarantine in use: {group['u_held']}"]
         if group["r_kept"]:
@@ -109,13 +109,13 @@ class Reasons:
         found = []
         if group["u_decoder"] != group["r_decoder"]:
             found.append(f"decoder {group['u_decoder']} is {group['r_decoder']}")
-        found += self._options_told(group["options"])
+        found += self._option_changes(group["options"])
         was, now = (self._type(s, group[f"{s}_version"], group["column"]) for s in "ur")
         if was != now:
             found.append(f"type {was or 'not known'} is {now or 'not known'}")
         return found
 
-    def _options_told(self, number: int) -> list[str]:
+    def _option_changes(self, number: int) -> list[str]:
         before = next((json.loads(o["options"]) for o in self._options if o["number"] == number), None)
         if before is None:
             return []

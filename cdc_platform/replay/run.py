@@ -72,7 +72,7 @@ def replay(
         held = _both(_held(config, source), _held(beside, replayed) + _held_before(config, source))
         before = decoders(config, source)
         if swap:
-            _put_in_place(spark, config, source, replayed)
+            _swap_in(spark, config, source, replayed)
     return {
         "source": source.name,
         "path": beside.lake,
@@ -107,10 +107,10 @@ def asked(
     own = source.tables.model_copy(update={"history": [], "typed_changes": []})  # nobody reads the side lake's
     replayed = with_options(source, options or {}, "--options").model_copy(update={"tables": own})
     now = present.look(config, source)
-    return replayed, now, _chosen(config, source, now, tables), kept.starts(config, source, since)
+    return replayed, now, _selected(config, source, now, tables), kept.starts(config, source, since)
 
 
-def _chosen(config: Config, source: Source, now: Present, given: Sequence[str]) -> list[TableName]:
+def _selected(config: Config, source: Source, now: Present, given: Sequence[str]) -> list[TableName]:
     """Tables by their names: of those that are known, or that quarantine names. Raises ConfigError."""
     there = {n.text: n for n in now.tables}
     held = (r for r in queries.held(config) if r["source"] == source.name)
@@ -134,7 +134,7 @@ def _decode(spark: SparkSession, beside: Config, replayed: Source, chosen: list[
             chain.rebuild(spark, beside, replayed, *name.name)
 
 
-def _put_in_place(spark: SparkSession, config: Config, source: Source, replayed: Source) -> None:
+def _swap_in(spark: SparkSession, config: Config, source: Source, replayed: Source) -> None:
     """While nobody else writes the source: first what came since then is decoded, too."""
     with source_lock(config, source) as lease, leased(spark, lease):
         beside = side.opened(config, replayed, present.look(config, source))
@@ -220,11 +220,11 @@ class _Sides:
 
     def _keys(self, name: TableName) -> list[str]:
         """Those of both sides; none where they differ."""
-        u, r = (of.get(name) for of in self._told_keys)
+        u, r = (of.get(name) for of in self._key_columns)
         return u if u and u == r else []
 
     @cached_property
-    def _told_keys(self) -> list[dict[TableName, list[str] | None]]:
+    def _key_columns(self) -> list[dict[TableName, list[str] | None]]:
         of = self.reasons.replayed.name
         return [described.keys(config, of) for config in (self.reasons.config, self.reasons.side)]
 

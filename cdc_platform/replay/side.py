@@ -35,7 +35,7 @@ def opened(config: Config, source: Source, present: Present, since: tuple[Start,
     """The configuration of the side lake in which a source with its options is decoded again, up to where the present
     has it: of a replay of the same that was begun, else of a new one, and what was there is removed. Raises
     LeaseLost."""
-    place, of = _place(config, source), {**_of(source, present), "since": [list(s) for s in since]}
+    place, of = _folder(config, source), {**_of(source, present), "since": [list(s) for s in since]}
     number, before = _read(place)
     if before != of:
         number += 1
@@ -48,7 +48,7 @@ def opened(config: Config, source: Source, present: Present, since: tuple[Start,
 
 def discard(config: Config, source: Source) -> bool:
     """Removes the source's side lake, which is held. Returns whether there was one. Raises LeaseLost."""
-    place = _place(config, source)
+    place = _folder(config, source)
     number, before = _read(place)
     lease.check()
     if before is not None:
@@ -57,7 +57,7 @@ def discard(config: Config, source: Source) -> bool:
     return before is not None
 
 
-def _place(config: Config, source: Source) -> Store:
+def _folder(config: Config, source: Source) -> Store:
     return stores.lake(config).at(f"{FOLDER}/{source.name}")
 
 

@@ -81,7 +81,7 @@ def _written(of: _Table) -> Exchanged | None:
     path = delta_sql.ensure(of.table, of.at(of.config))
     under = path.uri().removeprefix(f"{stores.lake(of.config).uri()}/")
     if of.table is tables.CHANGES:
-        files = [] if new is None else tellings.told_once(of.spark, of.at(of.side), events_sink(path, CHANGE))
+        files = [] if new is None else tellings.newest_decodings(of.spark, of.at(of.side), events_sink(path, CHANGE))
         return Exchanged(under, {}, files)
     if of.table is tables.SCHEMA_CHANGES and new is not None and before is not None:
         new = _decided_as_before(new, before)

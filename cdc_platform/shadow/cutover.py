@@ -42,7 +42,7 @@ class Cutover(Way):
         self._check_config()
         ready.check_lake(self.config, self.pair)
         last = ready.last(self.config, self.pair)
-        return {**self._as_told(self._seam(), done=False), **last.data()}
+        return {**self._result(self._seam(), done=False), **last.data()}
 
     def do(self, spark: SparkSession) -> dict[str, Any]:
         """Brings both up to date, compares all of their tables, and does it. Returns what `plan` does, with seconds.
@@ -56,7 +56,7 @@ class Cutover(Way):
             ready.bring(spark, self.config, self.pair, leases, self.told)
             at = self._seam()
             self._note(at)
-        return {**self._as_told(at, done=True), "seconds": watch.seconds}
+        return {**self._result(at, done=True), "seconds": watch.seconds}
 
     # -- whether it can be done ----------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Cutover(Way):
         topics = sorted({topic for topic, _ in mine})
         return {"of": self.of.name, "by": self.by.name, "done": True, "topics": topics}
 
-    def _as_told(self, at: Seam, *, done: bool) -> dict[str, Any]:
+    def _result(self, at: Seam, *, done: bool) -> dict[str, Any]:
         return {
             **{"of": self.of.name, "by": self.by.name, "done": done, "topics": [at.new[0]], "gtid": at.gtid},
             **{"old": f"{at.old[0]}/{at.old[1]}", "new": f"{at.new[0]}/{at.new[1]}", "offset": at.offset},

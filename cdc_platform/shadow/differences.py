@@ -26,7 +26,7 @@ _STATE = ("kind", "rows", "columns", "of_row", "by_row")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OpenDifferences:
     """Open differences of a table by kind, and rows that aren't the same and can't be judged."""
 
     counts: dict[str, int]
@@ -57,7 +57,7 @@ def _texts(cells: list[tuple[str, Column]]) -> Column:
 
 def note(
     spark: SparkSession, config: Config, pair: Shadow, name: Name, number: int, at: Common, now: DataFrame
-) -> Found:
+) -> OpenDifferences:
     """Adds what comparison `number` of a table found to SHADOW_DIFFERENCES, which is there. now: `of_rows` of all rows
     that differ."""
     path = SHADOW_DIFFERENCES.at(stores.lake(config))
@@ -83,7 +83,7 @@ def note(
         both.unpersist()
 
 
-def _counted(both: DataFrame, settled: Column, there: Column) -> Found:
+def _counted(both: DataFrame, settled: Column, there: Column) -> OpenDifferences:
     """Open are those that are there now, and those that can't be judged and were open before."""
     known = F.col("first_seen").isNotNull()
     kind = F.when(settled & there, F.col("kind")).when(~settled & known, F.col("was_kind"))
@@ -91,7 +91,7 @@ def _counted(both: DataFrame, settled: Column, there: Column) -> Found:
     late = F.when(~settled, F.col("rows")).otherwise(0)
     groups = both.groupBy(kind.alias("kind")).agg(F.sum(rows).alias("rows"), F.sum(late).alias("late")).collect()
     counts = {g["kind"]: int(g["rows"] or 0) for g in groups if g["kind"]}
-    return Found({k: counts.get(k, 0) for k in SIDES.kinds}, sum(int(g["late"] or 0) for g in groups))
+    return OpenDifferences({k: counts.get(k, 0) for k in SIDES.kinds}, sum(int(g["late"] or 0) for g in groups))
 
 
 def _comparable(column: str) -> Column:

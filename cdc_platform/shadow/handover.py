@@ -47,12 +47,12 @@ class Handover(Way):
         of its tables then), tables (how many have rows), and where it isn't done Last.data. Changes nothing. Raises
         ShadowRefused."""
         if self._done():
-            return self._as_told(done=True)
+            return self._result(done=True)
         self._check_config()
         ready.check_lake(self.config, self.pair)
         last = ready.last(self.config, self.pair)
         self._check(last.rows)
-        return {**self._as_told(done=False), **last.data()}
+        return {**self._result(done=False), **last.data()}
 
     def do(self, spark: SparkSession) -> dict[str, Any]:
         """Brings both up to date, compares all of their tables, and does it. Returns what `plan` does, with seconds.
@@ -70,12 +70,12 @@ class Handover(Way):
             for source, lease in leases:  # their cuts, limits and catalog
                 with leased(spark, lease):
                     chain.STAGES["snapshots"](spark, self.config, source)
-        return {**self._as_told(done=True), "seconds": watch.seconds}
+        return {**self._result(done=True), "seconds": watch.seconds}
 
     def _done(self) -> bool:
-        return folders.took_place(stores.lake(self.config), self.by.name, self.of.name)
+        return folders.was_exchanged(stores.lake(self.config), self.by.name, self.of.name)
 
-    def _as_told(self, *, done: bool) -> dict[str, Any]:
+    def _result(self, *, done: bool) -> dict[str, Any]:
         now = {s.name: folders.folder(stores.lake(self.config), s.name) for s in (self.of, self.by)}
         then = now if done else dict(zip(now, reversed(now.values()), strict=True))
         return {"of": self.of.name, "by": self.by.name, "done": done, "folders": then, "tables": len(self._names())}
@@ -87,7 +87,7 @@ class Handover(Way):
         self._check_names()
         self._check_left()
         self._check_ahead(rows)
-        for one in self._places():
+        for one in self._pairs():
             one.check(self.refused)
 
     def _check_config(self) -> None:
@@ -151,13 +151,13 @@ class Handover(Way):
         told = [catalog.states(lake, s.name).items() for s in (self.of, self.by)]
         return sorted({n.name for of in told for n, found in of if found.state == "live"})
 
-    def _places(self) -> "list[_Places]":
+    def _pairs(self) -> "list[_TablePair]":
         lake, found = stores.lake(self.config), []
         for location in folders.EXCHANGED:
             for name in self._names():
-                pair = [folders.place(lake, location, s.name, name) for s in (self.of, self.by)]
+                pair = [folders.table_folder(lake, location, s.name, name) for s in (self.of, self.by)]
                 if any(map(delta_table.exists, pair)):
-                    found.append(_Places(name, pair[0], pair[1]))
+                    found.append(_TablePair(name, pair[0], pair[1]))
         return found
 
     def _exchange(self, spark: SparkSession) -> None:
@@ -165,7 +165,7 @@ class Handover(Way):
         lake = stores.lake(self.config)
         self.told("writing the tables")
         delta_sql.ensure(SNAPSHOT_FOLDERS, SNAPSHOT_FOLDERS.at(lake))
-        number, work = folders.next_number(lake), [partial(one.written, spark, lake) for one in self._places()]
+        number, work = folders.next_number(lake), [partial(one.written, spark, lake) for one in self._pairs()]
         written = delta_sql.run_parallel(work)
         for source, side in ((self.by, 0), (self.of, 1)):  # who writes the folder from here on
             exchange.decide(lake, source.name, [tables[side] for tables in written], {}, number)
@@ -184,7 +184,7 @@ class Handover(Way):
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _TablePair:
     """Two tables that exchange their rows, of which one may not be there."""
 
     name: Name

@@ -128,7 +128,7 @@ def _waits(table: dict[str, Any]) -> bool:
     return table["state"] == BEHIND and bool(table["reason"])
 
 
-def words(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> list[str]:
+def clauses(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> list[str]:
     """What differs and what isn't compared, a clause for each table, what differs first."""
     ordered = sorted(tables.items(), key=lambda item: (STATES.index(item[1]["state"]), item[0]))
     return [f"{'.'.join(n)}: {_clause(pair, t)}" for n, t in ordered if t["state"] in (DIFFERENT, NOT_COMPARED)]

@@ -181,16 +181,16 @@ def _unfinished(config: Config, source: Source) -> bool:
 def _first(config: Config, source: Source, since: datetime) -> Place | None:
     """Place of the first change or statement of that time or later. One without a time may be late, unless there is an
     early one behind it."""
-    late = _places(config, source, "min", f"source_time >= {delta_table.moment(since)}")
-    if untold := _places(config, source, "max", "source_time IS NULL"):
-        early = _places(config, source, "max", f"source_time < {delta_table.moment(since)}")
+    late = _positions(config, source, "min", f"source_time >= {delta_table.moment(since)}")
+    if untold := _positions(config, source, "max", "source_time IS NULL"):
+        early = _positions(config, source, "max", f"source_time < {delta_table.moment(since)}")
         after = f" AND {Bound(max(early), last=True).beyond('order_key')}" if early else ""
         if not early or max(untold) > max(early):
-            late += _places(config, source, "min", f"source_time IS NULL{after}")
+            late += _positions(config, source, "min", f"source_time IS NULL{after}")
     return min(late, default=None)
 
 
-def _places(config: Config, source: Source, which: str, where: str) -> list[Place]:
+def _positions(config: Config, source: Source, which: str, where: str) -> list[Place]:
     """The lowest or the highest place of some changes, and of some statements."""
     lake, of, found = stores.lake(config), f"source = {text(source.name)}", []
     for path, kind in ((CHANGELOG.at(lake), ""), (SCHEMA_HISTORY.at(lake), " AND kind = 'ddl'")):
@@ -224,6 +224,6 @@ def _behind(config: Config, source: Source, bound: Bound) -> tuple[frozenset[Nam
     return frozenset(n for n, _ in names), frozenset({n for n, whole in names if whole} | shaped)
 
 
-def told(found: Common) -> dict[str, Any]:
+def point_columns(found: Common) -> dict[str, Any]:
     """A point as columns of the tables of comparisons."""
     return {"gtid": found.gtid, "source_time": found.source_time}

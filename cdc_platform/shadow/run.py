@@ -19,7 +19,7 @@ from cdc_platform.reading import described
 from cdc_platform.reading.catalog import TableName
 from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import differences, kept, pairing, point
-from cdc_platform.shadow.differences import SIDES, Found
+from cdc_platform.shadow.differences import SIDES, OpenDifferences
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.kinds import BEHIND, COUNTS, DIFFERENT, EQUAL, NOT_COMPARED
 from cdc_platform.shadow.pairing import Paired
@@ -79,7 +79,7 @@ def compare(
         if since is not None:
             common = point.Common(common.complete, source_time=since)
         paired = pairing.tables(config, pair)
-        work = _Work.of(spark, config, pair, common, _chosen(paired, tables))
+        work = _Work.of(spark, config, pair, common, _selected(paired, tables))
         jobs = [partial(work.row, one, None if anew else before.get(one.name), told) for one in work.paired]
         done = [row for row in delta_sql.run_parallel(jobs) if row is not None]
         path = delta_sql.ensure(SHADOW_COMPARISONS, SHADOW_COMPARISONS.at(stores.lake(config)))
@@ -101,7 +101,7 @@ def versions(config: Config, pair: Shadow, paired: Sequence[Paired]) -> _Version
     return {p.name: (next(found), next(found) if p.by else None) for p in paired}
 
 
-def _chosen(paired: list[Paired], given: Sequence[str]) -> list[Paired]:
+def _selected(paired: list[Paired], given: Sequence[str]) -> list[Paired]:
     there = {".".join(p.name): p for p in paired}
     for name in given:
         if name not in there:
@@ -137,7 +137,7 @@ class _Work:
         versions = self.versions[one.name]
         base = {
             **{"source": self.pair.of, "by": self.pair.by, "number": self.number, **name_columns(one.name)},
-            **{"table_by": ".".join(one.by) if one.by else None, **point.told(self.common)},
+            **{"table_by": ".".join(one.by) if one.by else None, **point.point_columns(self.common)},
             **{"version_of": versions[0], "version_by": versions[1]},
             **{
                 f"complete_{side}": c and c.source_time
@@ -208,15 +208,17 @@ class _Work:
         wrong: row_diff.Wrong,
         feeds: tuple[tuple[Feed, Name], tuple[Feed, Name]] | None,
         frames: tuple[DataFrame, DataFrame],
-    ) -> Found:
+    ) -> OpenDifferences:
         """What differs, kept. feeds: None: neither has anything of the table from behind the point."""
         if wrong.rows.isEmpty() and not kept.any_open(self.config, self.pair, one.name):
-            return Found(dict.fromkeys(SIDES.kinds, 0), 0)
-        rows = wrong.rows.withColumn("settled", F.lit(True)) if feeds is None else self._settled(wrong, feeds, frames)
+            return OpenDifferences(dict.fromkeys(SIDES.kinds, 0), 0)
+        rows = (
+            wrong.rows.withColumn("settled", F.lit(True)) if feeds is None else self._with_settled(wrong, feeds, frames)
+        )
         now = differences.of_rows(replace(wrong, rows=rows))
         return differences.note(self.spark, self.config, self.pair, one.name, self.number, self.common, now)
 
-    def _outcome(self, found: Found) -> dict[str, Any]:
+    def _outcome(self, found: OpenDifferences) -> dict[str, Any]:
         counts = {column: found.counts[kind] for kind, column in COUNTS.items()}
         state = self._open(counts) or (BEHIND if found.unsettled else EQUAL)
         return {**counts, "unsettled": found.unsettled, "state": state}
@@ -224,7 +226,7 @@ class _Work:
     def _frame(self, path: Store, version: int | None) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(path.spark_uri())
 
-    def _settled(
+    def _with_settled(
         self,
         wrong: row_diff.Wrong,
         feeds: tuple[tuple[Feed, Name], tuple[Feed, Name]],

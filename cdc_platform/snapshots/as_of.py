@@ -16,7 +16,7 @@ from cdc_platform.errors import NotReadable
 from cdc_platform.lake import stores
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.rebuild import anew
+from cdc_platform.snapshots.rebuild import rebuild_table
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.snapshots.schema.then import at_cut, at_time, rows_by
@@ -45,7 +45,7 @@ def make(
     if isinstance(at, int):
         then = _at_cut(config, source, at, history)
     else:
-        then = _by_place(at, at) if isinstance(at, tuple) else _at_time(config, source, at, history)
+        then = _up_to(at, at) if isinstance(at, tuple) else _at_time(config, source, at, history)
     label = "that place" if isinstance(at, tuple) else at
     if then is None:
         raise NotReadable(source.name, f"had nothing at {at}", ["a later moment"])
@@ -56,7 +56,7 @@ def make(
     if not as_then.full.exists(named):
         raise NotReadable(source.name, f"had no table {'.'.join(named)} at {label}", ["another moment"])
     try:
-        return named, anew(spark, config, source, as_then, named, up_to=then.up_to, into=into)
+        return named, rebuild_table(spark, config, source, as_then, named, up_to=then.up_to, into=into)
     finally:
         scratch.remove(scratch.below(""))
 
@@ -66,10 +66,10 @@ def _at_time(config: Config, source: Source, at: datetime, history: History) -> 
     rows = rows_by(CHANGELOG.at(stores.lake(config)), source.name, at)
     if rows is None:
         return None
-    return _by_place(rows, at_time(rows, at, history.statements) or rows)
+    return _up_to(rows, at_time(rows, at, history.statements) or rows)
 
 
-def _by_place(rows: Order, place: Order) -> _Then:
+def _up_to(rows: Order, place: Order) -> _Then:
     """Changes up to a place, DDL up to one at or behind it."""
     return _Then(F.col("order_key") <= _literal(rows), place, lambda order, _: order <= rows)
 

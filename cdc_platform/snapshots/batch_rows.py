@@ -6,18 +6,18 @@ from contextlib import suppress
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.changelog.schema import Carry
+from cdc_platform.changelog.schema import Upcast
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
-from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
-from cdc_platform.snapshots.reduce.full_images import Plain, survey
+from cdc_platform.snapshots.batch_tables import AffectedTable, affected_by, affected_of
+from cdc_platform.snapshots.reduce.full_images import FullImages, survey
 from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.schema.history import Plan
-from cdc_platform.snapshots.schema.upcast_files import Note, Notes, carried_files, listed
+from cdc_platform.snapshots.schema.upcast_files import Note, Notes, listed, upcast_files
 from cdc_platform.snapshots.table_batch import column_lists
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import Rows
@@ -40,10 +40,10 @@ def as_today(
     config: Config,
     source: Source,
     plan: Plan,
-    spans: dict[Name, list[Carry]],
-    touched: list[Touched],
+    spans: dict[Name, list[Upcast]],
+    touched: list[AffectedTable],
     files: Mapping[File, Note | None],
-) -> tuple[Rows, list[Touched], Mapping[File, Note | None], set[Name]]:
+) -> tuple[Rows, list[AffectedTable], Mapping[File, Note | None], set[Name]]:
     """A batch with the rows from before DDL as rows of today: its rows, tables and files; and tables of which the files
     note nothing true."""
     if not spans:
@@ -52,21 +52,21 @@ def as_today(
     stated = column_lists(config, source, touched)
     spark = batch.spark
     noted: Notes = {file: told for file, told in files.items() if told is not None}
-    if len(noted) == len(files) and (notes := carried_files(spark, config, source, spans, columns, stated, noted)):
+    if len(noted) == len(files) and (notes := upcast_files(spark, config, source, spans, columns, stated, noted)):
         today = rows(spark, CHANGELOG.at(stores.lake(config)), list(notes), source)
-        return today, touched_of(list(notes.values())), notes, set()
-    carried = upcast.carried(batch.df, spans, listed(columns))
+        return today, affected_of(list(notes.values())), notes, set()
+    carried = upcast.upcast(batch.df, spans, listed(columns))
     apart = {*spans, *(c.today for of in spans.values() for c in of if c.today)}
-    return Rows.of(carried), touched_by(carried), files, apart
+    return Rows.of(carried), affected_by(carried), files, apart
 
 
-def plain(
+def full_image_tables(
     spark: SparkSession,
     source: Source,
     files: Mapping[File, Note | None],
-    touched: list[Touched],
+    touched: list[AffectedTable],
     told: Mapping[Name, str | None],
-) -> dict[Name, Plain]:
+) -> dict[Name, FullImages]:
     """Those of some tables whose changes in these files are plain. told: their column lists."""
     columns = {}
     for t in touched:

@@ -15,7 +15,7 @@ _NAME = ("db", "schema", "table")
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class AffectedTable:
     """A table of a batch: its changes, and the versions of its columns that they tell, newest first (a TRUNCATE
     tells none)."""
 
@@ -27,7 +27,7 @@ class Touched:
     told_keys: bool  # `key` tells the key of every change
 
 
-def touched_by(changes: DataFrame) -> list[Touched]:
+def affected_by(changes: DataFrame) -> list[AffectedTable]:
     """The tables of some changes."""
     by_version = changes.groupBy(*_NAME, "schema_version").agg(
         F.count(F.lit(1)).alias("n"),
@@ -47,7 +47,7 @@ def touched_by(changes: DataFrame) -> list[Touched]:
         .collect()
     )
     return [
-        Touched(
+        AffectedTable(
             name_of(r.asDict()),
             r["n"],
             [v["schema_version"] for v in r["v"] if v["schema_version"]],
@@ -59,7 +59,7 @@ def touched_by(changes: DataFrame) -> list[Touched]:
     ]
 
 
-def touched_of(notes_: list[Any]) -> list[Touched]:
+def affected_of(notes_: list[Any]) -> list[AffectedTable]:
     """The same from what changelog files note of themselves (changelog/file_stats.py)."""
     versions: dict[Name, dict[str | None, dict[str, Any]]] = {}
     for g in (g for note in notes_ for g in note):
@@ -72,7 +72,7 @@ def touched_of(notes_: list[Any]) -> list[Touched]:
             "told_keys": g["told_keys"] and so_far["told_keys"],
         }
     return [
-        Touched(
+        AffectedTable(
             name,
             sum(v["n"] for v in known.values()),
             sorted((v for v in known if v), key=lambda v: (known[v]["newest"], v), reverse=True),

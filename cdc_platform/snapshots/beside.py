@@ -25,7 +25,7 @@ from cdc_platform.results import Stopwatch
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.apply import beside as written
 from cdc_platform.snapshots.apply import prepare
-from cdc_platform.snapshots.batch_tables import Touched, of_table, touched_by
+from cdc_platform.snapshots.batch_tables import AffectedTable, affected_by, of_table
 from cdc_platform.snapshots.rebuild import every_change
 from cdc_platform.snapshots.schema.columns import RESERVED, TableColumn, columns_of
 from cdc_platform.snapshots.schema.history import History
@@ -47,7 +47,7 @@ class Kind:
     name: str
     table: Callable[[str, Name, list[TableColumn]], Table]
     all: Callable[["Changes", bool], DataFrame]
-    add: Callable[["Changes", Touched, Store], bool]
+    add: Callable[["Changes", AffectedTable, Store], bool]
     form: int = 0
 
 
@@ -123,7 +123,7 @@ class _Keeper:
             if not left:
                 return
             rows = delta_sql.rows_of(spark, path, files, source=self.source.name)
-            lists = column_lists(self.config, self.source, found := touched_by(rows))
+            lists = column_lists(self.config, self.source, found := affected_by(rows))
             work: list[Callable[[], None]] = []
             again: set[Name] = set()
             for t in found:
@@ -169,7 +169,7 @@ class _Keeper:
         older = columns_of(self.source, name, with_older([text, *reversed(history.lists_of(name))]))
         return written.as_made(made, columns, older)
 
-    def _bring(self, rows: DataFrame, touched: Touched, told: str | None) -> None:
+    def _bring(self, rows: DataFrame, touched: AffectedTable, told: str | None) -> None:
         """The changes of one table in a batch."""
         name, path = touched.name, self.path(touched.name)
         try:

@@ -12,10 +12,10 @@ from cdc_platform.lake import checkpoints, delta_table, stores
 from cdc_platform.snapshots import routing, state
 from cdc_platform.snapshots.choose import NO_KEY
 from cdc_platform.snapshots.rebuild import stop
-from cdc_platform.snapshots.rebuild_together import each_anew
+from cdc_platform.snapshots.rebuild_together import rebuild_each
 from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.alter import alter
-from cdc_platform.snapshots.schema.history import Decision, History, in_place
+from cdc_platform.snapshots.schema.history import Decision, History, changes_only_columns
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHECKPOINT, TABLE_STATE, Name
@@ -45,7 +45,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     found = dict(zip(named, delta_sql.run_parallel(each), strict=True))
     wanted = {n: d.reason for n, d in found.items() if d.word == "rebuilt"}
     before = _noted(config, source, before, [n for n in wanted if n in before])
-    made = each_anew(spark, config, source, history, sorted(wanted))
+    made = rebuild_each(spark, config, source, history, sorted(wanted))
     decided = {**found, **{o.name: _of_rebuild(o, wanted[o.name]) for o in made}}
     outcomes = [d.outcome for d in decided.values() if d.outcome is not None]
     if outcomes:
@@ -69,11 +69,11 @@ def _evolve(
     members, last = history.members(name), before.get(name)
     merged, steps = source.tables.merged(*name), history.undecided_steps(*members)
     stopped = last is not None and last["state"] == "stopped"
-    if last is not None and stopped and not _tells_key(last, steps):
+    if last is not None and stopped and not _gives_key(last, steps):
         return Decided("stopped", last["reason"])
     told = "; ".join(
         dict.fromkeys(
-            [x for m in members for c in history.full.carries(m) for x in upcast.inexact(c)]
+            [x for m in members for c in history.full.upcasts(m) for x in upcast.inexact(c)]
             + [s.effect.rows for s in steps if s.effect.rows]
         )
     )
@@ -88,13 +88,13 @@ def _evolve(
     # A run may have ended while it put the table made anew in place: its columns may be today's.
     kept = last is None or last["state"] != "stale"
     as_it_is = bool(steps) and all(s.effect.same_columns for s in steps)
-    in_shape = there and not merged and in_place(steps, members)
+    in_shape = there and not merged and changes_only_columns(steps, members)
     if kept and (as_it_is or (in_shape and alter(spark, target, steps))):
         return Decided("applied", told or None)
     return Decided("rebuilt", told or None)
 
 
-def _tells_key(last: Mapping[str, Any], steps: Sequence[Step]) -> bool:
+def _gives_key(last: Mapping[str, Any], steps: Sequence[Step]) -> bool:
     """Whether steps may tell the key of changes for the lack of which a table is stopped."""
     return NO_KEY in (last["reason"] or "") and any(s.effect.key is not None for s in steps)
 
@@ -120,7 +120,7 @@ def _of_rebuild(outcome: state.Outcome, reserve: str | None) -> Decided:
 def _forbidden(source: Source, name: Name, steps: Sequence[Step], members: Collection[Name]) -> str | None:
     """Why option tables.ddl stops a table at these steps; None: it lets them through."""
     policy = source.tables.ddl_policy(*name)
-    only_adds = in_place(steps, members) and not any(
+    only_adds = changes_only_columns(steps, members) and not any(
         s.effect.renamed or s.effect.dropped or s.effect.rows for s in steps
     )
     stated = next((s.ddl for s in steps if s.ddl not in BY_ROWS), None)

@@ -58,7 +58,7 @@ def check(
     if not untied and not truncated.isEmpty():
         why = _truncated(config, source, target, untold, truncated, anew=anew)
     elif emptied:
-        why = _emptied_before(untold, target, columns) or _emptied_beside(rows, target, columns)
+        why = _truncated_before(untold, target, columns) or _truncated_beside(rows, target, columns)
     if why is None and any(c.key for c in columns):
         why = next(_ties(untold, target, columns, untied=untied, between=between), None)
     if why is not None:
@@ -174,7 +174,7 @@ def _partition_id() -> Column:
     return (F.crc32(F.col("topic").cast("binary")) + F.col("partition")).bitwiseAND(F.lit(PARTITIONS - 1))
 
 
-def _emptied_beside(rows: DataFrame, target: Target, columns: list[TableColumn]) -> str | None:
+def _truncated_beside(rows: DataFrame, target: Target, columns: list[TableColumn]) -> str | None:
     """The same of rows that come after it, be their place behind its or not."""
     placed = rows.where("order_key.file >= 0 AND op <> 'truncate'").select(_partition_id().alias("_from")).distinct()
     stones = graves(rows.sparkSession, target, columns).where("scope = 'table' AND _cdc_order.file < 0")
@@ -210,7 +210,7 @@ def _ties(
             yield _said("another partition than before")
 
 
-def _emptied_before(untold: DataFrame, target: Target, columns: list[TableColumn]) -> str | None:
+def _truncated_before(untold: DataFrame, target: Target, columns: list[TableColumn]) -> str | None:
     """Why these changes have no place beside an earlier TRUNCATE, if they have none: they came by another partition,
     and aren't newer."""
     stones = graves(untold.sparkSession, target, columns).where("scope = 'table' AND _cdc_order.file < 0")

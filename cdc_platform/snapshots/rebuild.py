@@ -12,13 +12,13 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import Carry, Order
+from cdc_platform.changelog.schema import Order, Upcast
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
 from cdc_platform.snapshots import partitions, routing, state
 from cdc_platform.snapshots.apply import staging
-from cdc_platform.snapshots.batch_tables import Touched, names_in, of_table, touched_by
+from cdc_platform.snapshots.batch_tables import AffectedTable, affected_by, names_in, of_table
 from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
@@ -32,7 +32,7 @@ from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name
 log = logging.getLogger(__name__)
 
 
-def anew(
+def rebuild_table(
     spark: SparkSession,
     config: Config,
     source: Source,
@@ -51,7 +51,7 @@ def anew(
     if not found.touched:
         if needs_rows:
             raise TableStopped(source.name, name, "the changelog holds no change of it")
-        return _emptied(spark, config, source, history, name, into)
+        return _truncated(spark, config, source, history, name, into)
     app, came = f"rebuild {uuid.uuid4().hex}", partitions.came(config, source)
     place = staging.beside(into or Target.of(config, source.name, *name))
     with staging.discarded_on_failure(place):
@@ -60,7 +60,7 @@ def anew(
         if done.state != "live":
             raise TableStopped(source.name, name, str(done.reason))
         made()
-        staging.put_in_place(spark, place)
+        staging.swap_in(spark, place)
     return done
 
 
@@ -69,7 +69,7 @@ class Changes(NamedTuple):
     list; lists: those that rows name."""
 
     rows: DataFrame
-    touched: Touched | None
+    touched: AffectedTable | None
     columns: str | None
     lists: dict[str, str]
 
@@ -89,12 +89,12 @@ def every_change(
     rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
     rows = rows if up_to is None else rows.where(up_to)
     names = _names_of(source, history, rows, name)
-    spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
+    spans = {n: history.full.upcasts(n) for n in names} if history.any_ddl else {}
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
-    stopped = not_carried(rows, spans, source)
+    stopped = not_upcast(rows, spans, source)
     columns = {n: text for c in spans.values() for x in c if (n := x.today) and (text := history.full.columns(n))}
-    rows = upcast.carried(rows, spans, listed(columns), untold=untold)
-    touched = [t for t in touched_by(rows) if source.tables.routed(*t.name) == name]
+    rows = upcast.upcast(rows, spans, listed(columns), untold=untold)
+    touched = [t for t in affected_by(rows) if source.tables.routed(*t.name) == name]
     lists = column_lists(config, source, touched)
     told = {t.name: columns_now(history, t, lists) for t in touched}
     found = routing.Routed(Rows.of(rows), touched, told, stopped)
@@ -105,7 +105,7 @@ def every_change(
     return Changes(found.rows.df, found.touched[0] if found.touched else None, found.told.get(name), lists)
 
 
-def columns_now(history: History, touched: Touched, lists: dict[str, str]) -> str | None:
+def columns_now(history: History, touched: AffectedTable, lists: dict[str, str]) -> str | None:
     """The column list of a table that is made anew of all its changes: as the history has it, with the key of its
     newest change where no statement stands behind that. The history keeps a list that messages come back to where it
     came first."""
@@ -128,11 +128,11 @@ def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> 
         return history.full.names_of(name) if history.any_ddl else [name]
     stored = names_in(rows)
     return [
-        n for n in stored if any(c.today and source.tables.routed(*c.today) == name for c in history.full.carries(n))
+        n for n in stored if any(c.today and source.tables.routed(*c.today) == name for c in history.full.upcasts(n))
     ]
 
 
-def _emptied(
+def _truncated(
     spark: SparkSession, config: Config, source: Source, history: History, name: Name, into: Target | None
 ) -> state.Outcome:
     """A snapshot whose tables have no rows any more. Raises TableStopped."""
@@ -165,7 +165,7 @@ def rebuilt(
             note(state.Outcome(name, "stale", "it is put in place", 0, 0))
 
     try:
-        found = anew(spark, config, source, history, name, needs_rows=needs_rows, made=made)
+        found = rebuild_table(spark, config, source, history, name, needs_rows=needs_rows, made=made)
     except TableStopped as why:
         if name not in before:
             raise
@@ -174,7 +174,7 @@ def rebuilt(
     return found
 
 
-def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source) -> dict[Name, str]:
+def not_upcast(rows: DataFrame, spans: dict[Name, list[Upcast]], source: Source) -> dict[Name, str]:
     """Today's tables some of whose rows can't be carried, and why."""
     found: dict[Name, str] = {}
     for name, carries in spans.items():

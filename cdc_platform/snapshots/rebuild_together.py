@@ -15,9 +15,9 @@ from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots import batch_rows, partitions, state, together
 from cdc_platform.snapshots.apply import staging
-from cdc_platform.snapshots.batch_tables import Touched, touched_of
-from cdc_platform.snapshots.rebuild import anew, columns_now, not_carried, rebuilt, stop
-from cdc_platform.snapshots.reduce.full_images import Plain
+from cdc_platform.snapshots.batch_tables import AffectedTable, affected_of
+from cdc_platform.snapshots.rebuild import columns_now, not_upcast, rebuild_table, rebuilt, stop
+from cdc_platform.snapshots.reduce.full_images import FullImages
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.schema.history import History, Plan
 from cdc_platform.snapshots.schema.upcast_files import Notes, clear
@@ -44,7 +44,7 @@ def refreshed(spark: SparkSession, config: Config, source: Source, since: int | 
         return before
     history = History(spark, config, source)
     names = sorted(stale | (waiting - history.full.unsettled))
-    done = anew_together(spark, config, source, history, names)
+    done = rebuild_several(spark, config, source, history, names)
     for batch in sorted({before[name]["batch"] for name in done}):
         mine = [done[name] for name in sorted(done) if before[name]["batch"] == batch]
         state.keep(stores.lake(config), source, mine, before, batch, anew=True)
@@ -53,15 +53,15 @@ def refreshed(spark: SparkSession, config: Config, source: Source, since: int | 
     return state.now(path, source, since)
 
 
-def each_anew(
+def rebuild_each(
     spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]
 ) -> list[state.Outcome]:
     """Some snapshots made anew; of one that can't be, that it is stopped."""
-    done = anew_together(spark, config, source, history, names)
+    done = rebuild_several(spark, config, source, history, names)
 
     def alone(name: Name) -> state.Outcome:
         try:
-            return anew(spark, config, source, history, name)
+            return rebuild_table(spark, config, source, history, name)
         except TableStopped as why:
             return stop(name, why.reason)
 
@@ -73,12 +73,12 @@ class _Changes(NamedTuple):
 
     rows: Rows
     files: Notes
-    touched: list[Touched]
+    touched: list[AffectedTable]
     columns: dict[Name, str | None]
     lists: dict[str, str]
 
 
-def anew_together(
+def rebuild_several(
     spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]
 ) -> dict[Name, state.Outcome]:
     """Outcomes of those of some snapshots that were made anew. The others are as they were: each is to be made by
@@ -93,17 +93,17 @@ def anew_together(
 
 
 def _made(spark: SparkSession, config: Config, source: Source, found: _Changes) -> dict[Name, state.Outcome]:
-    plain = batch_rows.plain(spark, source, found.files, found.touched, found.columns)
+    plain = batch_rows.full_image_tables(spark, source, found.files, found.touched, found.columns)
     came = partitions.came(config, source)
     ready = [t for t in found.touched if (p := plain.get(t.name)) and _is_ready(p, t) and not came.unsettled(t.low[1])]
     app = f"rebuild {uuid.uuid4().hex}"
-    places = delta_sql.run_parallel([partial(_place, config, source, t, found) for t in ready], _AT_ONCE)
+    places = delta_sql.run_parallel([partial(_target, config, source, t, found) for t in ready], _AT_ONCE)
     into = {place.name: place for place in places if place}
     with staging.discarded_on_failure(*into.values()):
         work = Work(config, source, found.rows, 0, app, found.lists, plain=plain, came=came, into=into)
         asked = [together.Asked(t, found.columns[t.name], None, anew=True) for t in ready if t.name in into]
         outcomes = together.bring_up(work, asked)
-        delta_sql.run_parallel([partial(staging.put_in_place, spark, into[n]) for n in outcomes], _AT_ONCE)
+        delta_sql.run_parallel([partial(staging.swap_in, spark, into[n]) for n in outcomes], _AT_ONCE)
     staging.discard(*(place for name, place in into.items() if name not in outcomes))
     return outcomes
 
@@ -115,10 +115,10 @@ def _changes(
     plan = history.plan()
     if (files := _files(config, source, _ever(plan, names))) is None:
         return None
-    touched, path = touched_of(list(files.values())), CHANGELOG.at(stores.lake(config))
+    touched, path = affected_of(list(files.values())), CHANGELOG.at(stores.lake(config))
     spans = {n: plan.spans[n] for t in touched if plan.old(n := t.name, t.low)}
     rows = batch_rows.rows(spark, path, list(files), source)
-    stopped = not_carried(rows.df, spans, source) if spans else {}
+    stopped = not_upcast(rows.df, spans, source) if spans else {}
     rows, touched, noted, apart = batch_rows.as_today(rows, config, source, plan, spans, touched, files)
     if apart:
         return None
@@ -151,12 +151,12 @@ def _files(config: Config, source: Source, names: set[Name]) -> Notes | None:
     return found if sum(sizes[f] for f in found) <= _MOST_BYTES else None
 
 
-def _is_ready(plain: Plain, touched: Touched) -> bool:
+def _is_ready(plain: FullImages, touched: AffectedTable) -> bool:
     """Whether one task can make the table of its changes."""
     return bool(plain.table.keys) and together.is_few(plain, touched)
 
 
-def _place(config: Config, source: Source, touched: Touched, found: _Changes) -> Target | None:
+def _target(config: Config, source: Source, touched: AffectedTable, found: _Changes) -> Target | None:
     """Where a table is made, with today's columns if it is there already. None: Spark has to do it."""
     target = Target.of(config, source.name, *touched.name)
     place, columns = staging.beside(target), columns_of(source, touched.name, found.columns[touched.name] or "[]")

@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.changelog.doubted import Doubted
 from cdc_platform.changelog.retyped import Retyped
-from cdc_platform.changelog.schema import Carry
+from cdc_platform.changelog.schema import Upcast
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import origin_of
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.batch_tables import Touched
+from cdc_platform.snapshots.batch_tables import AffectedTable
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.tables import TABLE_STATE, Name
 
@@ -51,10 +51,10 @@ def _note(
     for reasons, became in ((changed, "stale"), (failed, "stopped")):
         for name, reason in reasons.items():
             log.warning("%s: %s", ".".join(name), reason)
-            for today in _today(history.full.carries(name), source):
+            for today in _today(history.full.upcasts(name), source):
                 last = before.get(today)
                 events.append(_event(source, name, today, "rebuilt" if became == "stale" else "stopped", reason))
-                if last is not None and _settled(last):
+                if last is not None and _is_final(last):
                     continue  # it isn't followed for another reason
                 # Also where no batch has met it yet: that one will bring the rows as they were.
                 outcomes[today] = state.Outcome(today, became, reason, 0, 0)
@@ -63,12 +63,12 @@ def _note(
     state.keep(stores.lake(config), source, list(outcomes.values()), before, batch_id, anew=True)
 
 
-def _settled(last: Mapping[str, Any]) -> bool:
+def _is_final(last: Mapping[str, Any]) -> bool:
     healable = last["state"] == "stopped" and _BY_TYPE.search(str(last["reason"]))
     return not healable and last["state"] not in ("live", "stale")
 
 
-def _today(carries: Iterable[Carry], source: Source) -> set[Name]:
+def _today(carries: Iterable[Upcast], source: Source) -> set[Name]:
     """The snapshots that rows of a name are in."""
     return {source.tables.routed(*c.today) for c in carries if c.today is not None}
 
@@ -84,7 +84,7 @@ def _event(source: Source, name: Name, today: Name, decision: str, reason: str) 
 
 
 def older(
-    source: Source, spans: Mapping[Name, list[Carry]], touched: Iterable[Touched], replaced: frozenset[str]
+    source: Source, spans: Mapping[Name, list[Upcast]], touched: Iterable[AffectedTable], replaced: frozenset[str]
 ) -> set[Name]:
     """Today's snapshots of which a batch brings rows as they were before they were decoded again."""
     found: set[Name] = set()

@@ -17,7 +17,7 @@ from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.lake import delta_table
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.snapshots.batch_tables import Touched, of_table
+from cdc_platform.snapshots.batch_tables import AffectedTable, of_table
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
@@ -39,7 +39,7 @@ class Routed(NamedTuple):
     is what `routed` needs to bring other rows there, too."""
 
     rows: Rows
-    touched: list[Touched]
+    touched: list[AffectedTable]
     told: dict[Name, str | None]
     stopped: dict[Name, str]
     lacking: Mapping[Name, list[str]] = MappingProxyType({})
@@ -49,7 +49,7 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
     """Changes under the names of the source's tables → under those of their snapshots. `known`: per merged snapshot,
     the column lists of its tables."""
     tables = source.tables
-    origins: dict[Name, list[Touched]] = {}
+    origins: dict[Name, list[AffectedTable]] = {}
     for t in found.touched:
         origins.setdefault(tables.routed(*t.name), []).append(t)
     told, lacking = dict(found.told), {}
@@ -61,7 +61,7 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
             continue
         low, told_keys = min(t.low for t in some), all(t.told_keys for t in some)
         newest = max(t.newest for t in some)
-        touched.append(Touched(target, sum(t.changes for t in some), [], low, newest, told_keys))
+        touched.append(AffectedTable(target, sum(t.changes for t in some), [], low, newest, told_keys))
         try:
             union = merged(source, target, _lists(source, target, found, some, known.get(target, {})))
             told[target] = union.columns
@@ -86,7 +86,7 @@ def only_joins(spark: SparkSession, source: Source, target: Target, steps: Seque
     return all(have.get(c.name) == c.spark for c in columns)
 
 
-def _lists(source: Source, target: Name, found: Routed, touched: list[Touched], known: Lists) -> Lists:
+def _lists(source: Source, target: Name, found: Routed, touched: list[AffectedTable], known: Lists) -> Lists:
     """Column lists of all tables of a snapshot: as its changes tell them, of the others as they are known."""
     lists = dict(known)
     for t in touched:
@@ -216,11 +216,11 @@ def routed(rows: DataFrame, source: Source, names: Sequence[Name], lacking: Mapp
     on = reduce(and_, (F.col(n).eqNullSafe(F.col(f"_{n}")) for n in ("db", "schema", "table")))
     joined = rows.join(F.broadcast(local), on, "left")
     here = F.col("_to").isNotNull()
-    images = {n: F.when(here, _told(F.col(n))).otherwise(F.col(n)) for n in ("before", "after")}
+    images = {n: F.when(here, _with_origin(F.col(n))).otherwise(F.col(n)) for n in ("before", "after")}
     images["after"] = F.when(here, _filled(images["after"])).otherwise(F.col("after"))
     given = _of_images(F.col("_keys"))
     own = F.when(F.col("_keys").isNotNull() & (F.col("op") != "truncate"), given).otherwise(F.col("key"))
-    key = F.when(F.col("op") == "truncate", _origin()).otherwise(_told(own))
+    key = F.when(F.col("op") == "truncate", _origin()).otherwise(_with_origin(own))
     names_now = {n: F.when(here, F.col(f"_to.{n}")).otherwise(F.col(n)) for n in ("db", "schema", "table")}
     columns = {**names_now, **images, "key": F.when(here, key).otherwise(F.col("key"))}
     return joined.select(*(columns.get(c, F.col(c)).alias(c) for c in rows.columns))
@@ -243,7 +243,7 @@ def _origin() -> Column:
     return F.create_map(F.lit(ORIGIN[0]), F.col("_origin")[0], F.lit(ORIGIN[1]), F.col("_origin")[1])
 
 
-def _told(image: Column) -> Column:
+def _with_origin(image: Column) -> Column:
     """The image with its origin. A column of these names stops the table, but must not fail the others of the batch."""
     return F.map_concat(F.map_filter(image, lambda k, _: ~k.isin(*ORIGIN)), _origin())
 

@@ -12,7 +12,7 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.apply import tombstones
 from cdc_platform.snapshots.apply import versions as written
-from cdc_platform.snapshots.batch_tables import Touched
+from cdc_platform.snapshots.batch_tables import AffectedTable
 from cdc_platform.snapshots.beside import Changes, Kind
 from cdc_platform.snapshots.reduce import versions
 from cdc_platform.snapshots.reduce.fold import key_names, profile
@@ -28,7 +28,7 @@ def _all(of: Changes, told_keys: bool) -> DataFrame:
     return versions.of_keys(of.rows, of.columns, profile(of.rows, of.columns, told_keys=told_keys))
 
 
-def _add(of: Changes, touched: Touched, path: Store) -> bool:
+def _add(of: Changes, touched: AffectedTable, path: Store) -> bool:
     if not of.keyed:
         return False
     columns = of.columns

@@ -19,10 +19,10 @@ from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import batch_rows, beside, catalog, partitions, retype, routing, state, together
 from cdc_platform.snapshots.apply.prepare import read_in_bulk
-from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
+from cdc_platform.snapshots.batch_tables import AffectedTable, affected_by, affected_of
 from cdc_platform.snapshots.cuts import complete, publish
 from cdc_platform.snapshots.evolve import evolve
-from cdc_platform.snapshots.rebuild import not_carried, rebuilt, stop
+from cdc_platform.snapshots.rebuild import not_upcast, rebuilt, stop
 from cdc_platform.snapshots.rebuild_together import refreshed
 from cdc_platform.snapshots.reduce import ties
 from cdc_platform.snapshots.row_history import HISTORIES
@@ -52,7 +52,7 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     done = _batches(spark, config, source, history.plan(), replaced, settled)
     tables = refreshed(spark, config, source, min(done, default=None))
     kept = {name: beside.keep(spark, config, source, history, tables, kind) for name, kind in _kinds(source).items()}
-    figures, published = _told(spark, config, source, history, tables, settled, cut=cut)
+    figures, published = _report(spark, config, source, history, tables, settled, cut=cut)
     changes = sum(int(f["changes"]) for f in figures.values())
     return StageResult(
         "snapshots",
@@ -90,12 +90,12 @@ def _batches(
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         batch, told = batch_rows.rows(spark, path, files, source), {f: batch_rows.note(f) for f in files}
         noted = None not in told.values()
-        write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch.df), told)
+        write(batch, batch_id, affected_of(list(told.values())) if noted else affected_by(batch.df), told)
 
     return batches.for_each(spark, path, much, checkpoint, each, source=source.name)
 
 
-def _told(
+def _report(
     spark: SparkSession,
     config: Config,
     source: Source,
@@ -108,7 +108,7 @@ def _told(
     """What a run tells of its tables, in figures and in their metadata, and its cut. settled: as `_batches`."""
     touched = {n: t for n, t in tables.items() if t["touched"]}
     moved = publish.has_moved(config, source)
-    names = sorted({*(tables if moved else touched), *_said_anew(config, source, history, tables)})
+    names = sorted({*(tables if moved else touched), *_reported_again(config, source, history, tables)})
     paths = {n: Target.of(config, source.name, *n).snapshot for n in names}
     each = [partial(looks.look, path, look=n not in settled) for n, path in paths.items()]
     seen = dict(zip(names, delta_sql.run_parallel(each), strict=True))
@@ -121,7 +121,7 @@ def _told(
         complete.publish(config, source, tables)
         return texts, {**cut_, **catalog.publish(spark, config, source, tables)}
 
-    found: list[Any] = delta_sql.run_parallel([partial(state.figures, touched, seen), published])
+    found: list[Any] = delta_sql.run_parallel([partial(state.table_metrics, touched, seen), published])
     figures, (texts, metrics) = found
     for name, text in texts.items():
         if name in touched:
@@ -133,7 +133,7 @@ _SAID: set[tuple[str, str, Name, str]] = set()
 """What this process has looked after: lake, source, table, text."""
 
 
-def _said_anew(config: Config, source: Source, history: History, tables: state.Tables) -> set[Name]:
+def _reported_again(config: Config, source: Source, history: History, tables: state.Tables) -> set[Name]:
     """Tables of which something is said that may not be in their metadata yet, though they got no row since."""
     found = set()
     for name, texts in history.full.said.items():
@@ -152,7 +152,7 @@ def _write(
     settled: set[Name],
     batch: Rows,
     batch_id: int,
-    touched: list[Touched],
+    touched: list[AffectedTable],
     files: Mapping[File, Any],
 ) -> None:
     """Brings the tables of a batch up to date. files: the batch's data files, with the statistics in their footers."""
@@ -162,7 +162,7 @@ def _write(
     older = retype.older(source, plan.spans, touched, replaced)
     spans = {n: plan.spans[n] for t in touched if plan.old(n := t.name, t.low)}
     before = state.now(path, source)
-    stopped = not_carried(batch.df, spans, source) if spans else {}
+    stopped = not_upcast(batch.df, spans, source) if spans else {}
     batch, touched, files, apart = batch_rows.as_today(batch, config, source, plan, spans, touched, files)
     touched = [t for t in touched if not _of_another(source, t.name)]
     moved = {c.today for carries in spans.values() for c in carries}
@@ -177,15 +177,15 @@ def _write(
         every = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
         known = {*names, *(n for lists in plan.merged.values() for n in lists)}
         lists_ = listed({n: text for n, text in plan.columns.items() if text})
-        return routing.routed(upcast.carried(every, plan.spans, lists_), source, sorted(known), found.lacking)
+        return routing.routed(upcast.upcast(every, plan.spans, lists_), source, sorted(known), found.lacking)
 
     surveyed = [] if source.tables.routes else [t for t in found.touched if t.name not in apart]
-    plain = batch_rows.plain(spark, source, files, surveyed, found.told)
+    plain = batch_rows.full_image_tables(spark, source, files, surveyed, found.told)
     app = f"snapshots {source.name}"
     came = partitions.came(config, source)
     work = Work(config, source, found.rows, batch_id, app, lists, history, plain=plain, came=came)
 
-    def left(t: Touched) -> state.Outcome | None:
+    def left(t: AffectedTable) -> state.Outcome | None:
         name = t.name
         if reason := found.stopped.get(name):
             return stop(name, reason, t.changes)

@@ -93,7 +93,7 @@ def keep(
     delta_table.append_rows(path, rows, of=None if anew else f"source = '{source.name}' AND batch = {batch_id}")
 
 
-def figures(touched: Tables, looked: Mapping[Name, Look | None]) -> dict[str, dict[str, float | str]]:
+def table_metrics(touched: Tables, looked: Mapping[Name, Look | None]) -> dict[str, dict[str, float | str]]:
     """Per "db.table": live rows now, changes of the run, invalid dates so far, state, reason. looked: the snapshots of
     these tables; None: there is none."""
 

@@ -22,11 +22,11 @@ from cdc_platform.lake import delta_table, looks, queries, stores
 from cdc_platform.snapshots import partitions, state
 from cdc_platform.snapshots.apply import keyless, merge, prepare, tombstones, truncate_origin
 from cdc_platform.snapshots.apply.append import load
-from cdc_platform.snapshots.batch_tables import Touched, of_table
+from cdc_platform.snapshots.batch_tables import AffectedTable, of_table
 from cdc_platform.snapshots.choose import Facts, Plan, choose, without_workers
 from cdc_platform.snapshots.reduce import key_changes
 from cdc_platform.snapshots.reduce.fold import Profile, fold, key_names, late_keys, profile
-from cdc_platform.snapshots.reduce.full_images import Plain
+from cdc_platform.snapshots.reduce.full_images import FullImages
 from cdc_platform.snapshots.reduce.full_images import fold as fold_plain
 from cdc_platform.snapshots.schema.columns import TableColumn, columns_of
 from cdc_platform.snapshots.target import LOST, Stale, Target
@@ -57,7 +57,7 @@ class Work:
     lists: Mapping[str, str]
     history: Callable[[], DataFrame] | None = None
     anew: bool = False
-    plain: Mapping[Name, Plain] = field(default_factory=dict)
+    plain: Mapping[Name, FullImages] = field(default_factory=dict)
     came: partitions.Came = partitions.ONE
     untied: frozenset[Name] = frozenset()
     into: Mapping[Name, Target] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Done(NamedTuple):
     high_order: Any = None
 
 
-def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any) -> state.Outcome:
+def outcome(work: Work, touched: AffectedTable, columns_json: str | None, before: Any) -> state.Outcome:
     """Bring one table up to date."""
     source, name = work.source, touched.name
     try:
@@ -102,7 +102,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
     return state.Outcome(name, "live", *told, rows=look and look.rows)
 
 
-def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
+def _check_partitions(work: Work, touched: AffectedTable, columns: list[TableColumn], before: Any) -> None:
     """Raises TableStopped where partitions without positions leave the order of changes open."""
     rows = work.changes.df.where(of_table(*touched.name))
     target = work.target(touched.name)
@@ -132,7 +132,7 @@ def emptied(
     )
 
 
-def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:
+def _bring_up(work: Work, touched: AffectedTable, columns: list[TableColumn], before: Any) -> Done:
     """Raises TableStopped, Stale."""
     target = work.target(touched.name)
     folded: list[DataFrame] = []
@@ -147,7 +147,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         raise
 
 
-def _keyless(work: Work, touched: Touched, target: Target, columns: list[TableColumn], before: Any) -> Done:
+def _keyless(work: Work, touched: AffectedTable, target: Target, columns: list[TableColumn], before: Any) -> Done:
     rows = work.changes.df.where(of_table(*touched.name))
     prepare.prepare(rows.sparkSession, target, columns)
     told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
@@ -158,7 +158,7 @@ def _keyless(work: Work, touched: Touched, target: Target, columns: list[TableCo
 
 def _keyed(
     work: Work,
-    touched: Touched,
+    touched: AffectedTable,
     target: Target,
     columns: list[TableColumn],
     before: Any,
@@ -167,7 +167,7 @@ def _keyed(
     """folded: where the frame is left that is written, for who wants to know why it can't be."""
     rows = work.changes.df.where(of_table(*touched.name))
     spark, merged = rows.sparkSession, work.source.tables.merged(*touched.name)
-    gone = truncate_origin.emptied(rows) if merged else {}
+    gone = truncate_origin.truncated(rows) if merged else {}
     rows = truncate_origin.since(rows, gone)
     figures = _profile(work, touched, rows, columns)
     if figures.lost_moves and work.anew:
@@ -196,8 +196,8 @@ def _keyed(
     if not (facts.empty or facts.newer):
         found = tombstones.not_buried(found, target, columns, figures)
     if merged:
-        found = truncate_origin.not_emptied(found, target, columns, figures)
-    tombstones.bury(found, target, columns, figures, work.app, work.batch_id)
+        found = truncate_origin.not_truncated(found, target, columns, figures)
+    tombstones.tombstone_deletes(found, target, columns, figures, work.app, work.batch_id)
     merge.apply(found, target, columns, figures, work.batch_id, empty=empty)
     return done
 
@@ -218,7 +218,7 @@ def _facts(work: Work, target: Target, figures: Profile, before: Any, *, whole: 
     )
 
 
-def _profile(work: Work, touched: Touched, rows: DataFrame, columns: list[TableColumn]) -> Profile:
+def _profile(work: Work, touched: AffectedTable, rows: DataFrame, columns: list[TableColumn]) -> Profile:
     found = work.plain.get(touched.name)
     if found is None:
         return profile(rows, columns, told_keys=touched.told_keys)
@@ -245,7 +245,7 @@ def _folded(
         return folded, figures
     history = work.history().where(of_table(*target.name))
     if work.source.tables.merged(*target.name):
-        history = truncate_origin.since(history, truncate_origin.emptied(history))
+        history = truncate_origin.since(history, truncate_origin.truncated(history))
     ever = profile(history, columns, told_keys=False)
     if ever.lost_moves:
         raise Stale
@@ -273,12 +273,12 @@ def misfit_of(rows: DataFrame, columns: list[str]) -> str | None:
     return None
 
 
-def column_lists(config: Config, source: Source, touched: list[Touched]) -> dict[str, str]:
+def column_lists(config: Config, source: Source, touched: list[AffectedTable]) -> dict[str, str]:
     """schema_version → column list as JSON, for the versions the history knows."""
     return queries.column_lists(config, source, (v for t in touched for v in t.versions))
 
 
-def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
+def merged_list(touched: AffectedTable, lists: dict[str, str]) -> str | None:
     """The newest column list of a batch, and what only older changes in it have: their cells are kept also where
     the newest change tells a part of the row, and a batch gives what its changes one by one would."""
     if not touched.versions or touched.versions[0] not in lists:

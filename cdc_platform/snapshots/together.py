@@ -30,8 +30,8 @@ from cdc_platform.snapshots.apply import keyless, prepare, replace_rows
 from cdc_platform.snapshots.apply.append import ROWS, TOMBSTONES, Columns, Load
 from cdc_platform.snapshots.apply.replace_rows import DataFile
 from cdc_platform.snapshots.apply.together_tasks import Piece, Task, Told, done, given
-from cdc_platform.snapshots.batch_tables import Touched
-from cdc_platform.snapshots.reduce.full_images import Plain
+from cdc_platform.snapshots.batch_tables import AffectedTable
+from cdc_platform.snapshots.reduce.full_images import FullImages
 from cdc_platform.snapshots.reduce.latest_by_key import Numbered
 from cdc_platform.snapshots.schema import shapes
 from cdc_platform.snapshots.schema.columns import TableColumn, columns_of
@@ -60,7 +60,7 @@ _SMALL_FILE = 8 << 20
 class Asked(NamedTuple):
     """A table of a batch: its changes, the list of its columns, its state before (None: it is new, or made anew)."""
 
-    touched: Touched
+    touched: AffectedTable
     columns: str | None
     before: Mapping[str, Any] | None
     anew: bool = False
@@ -70,7 +70,7 @@ class _Prepared(NamedTuple):
     """A table that can be brought up to date here, as it was looked at."""
 
     asked: Asked
-    plain: Plain
+    plain: FullImages
     live: Live
     piece: Piece
 
@@ -91,7 +91,7 @@ def bring_up(work: Work, asked: list[Asked]) -> dict[Name, state.Outcome]:
     return {o.name: o for o in outcomes}
 
 
-def is_few(plain: Plain, touched: Touched) -> bool:
+def is_few(plain: FullImages, touched: AffectedTable) -> bool:
     """Whether one task takes a table's changes."""
     return 0 < plain.figures.changes == touched.changes <= _FEW
 
@@ -121,7 +121,7 @@ def _prepared(work: Work, asked: Asked) -> _Prepared | None:
     return None
 
 
-def _looked(work: Work, columns: list[TableColumn], asked: Asked, plain: Plain, *, unplaced: bool) -> Look | None:
+def _looked(work: Work, columns: list[TableColumn], asked: Asked, plain: FullImages, *, unplaced: bool) -> Look | None:
     """The snapshot as it is, made if it isn't there. None: it isn't as it has to be, or may hold something newer.
     unplaced: what has the same source time will be looked at (partitions.unplaced)."""
     target = work.target(asked.touched.name)
@@ -161,7 +161,7 @@ def _types(schema: str) -> dict[str, tuple[str, str]]:
     return {f.name.lower(): (f.dataType.simpleString(), shapes.comment_of(f)) for f in fields}
 
 
-def _piece(target: Target, columns: list[TableColumn], plain: Plain, look: Look) -> Piece | None:
+def _piece(target: Target, columns: list[TableColumn], plain: FullImages, look: Look) -> Piece | None:
     rows, emptied = loads.rows_of(look.fields, columns), plain.figures.truncated_at
     graves = _graves(target, columns) if plain.figures.deletes or emptied else ()
     if rows is None or graves is None:
@@ -177,7 +177,7 @@ def _piece(target: Target, columns: list[TableColumn], plain: Plain, look: Look)
     return Piece(plain.table, Load(rows, graves), sinks, keys, by, files, rewritten, always, since)
 
 
-def _apart(rows: Columns, plain: Plain) -> tuple[Columns, str]:
+def _apart(rows: Columns, plain: FullImages) -> tuple[Columns, str]:
     """What tells a snapshot's rows apart, and by which of it its files are looked through (Piece.by): that of whose
     values the lowest and the highest are known."""
     given_by = {given: (field.remove_metadata(), type_, given) for field, type_, given in rows}
@@ -195,7 +195,7 @@ def _graves(target: Target, columns: list[TableColumn]) -> Columns | None:
 
 
 def _files(
-    target: Target, look: Look, key: str, plain: Plain
+    target: Target, look: Look, key: str, plain: FullImages
 ) -> tuple[tuple[DataFile, ...], frozenset[int], frozenset[int]] | None:
     """Files that are looked through; those of them that are written anew if a row goes, and those that are in any
     case. None: too much for one task, or there are many large ones, which Spark puts together."""
@@ -213,7 +213,7 @@ def _files(
         read = sum(f.rows for f in files) * _ADDRESS_BYTES + sum(f.bytes for f in always)
         told = frozenset(f.number for f in files), frozenset(f.number for f in always)
         return (tuple(files), *told) if read <= _LOOKED_THROUGH else None
-    wanted, enabled = prepare.marks_of(target, Features.seen(look))
+    wanted, enabled = prepare.vector_use_of(target, Features.seen(look))
     if sum(f.bytes for f in files) > _LOOKED_THROUGH or (wanted and not enabled and met - {f.number for f in always}):
         return None
     rewritten = always if wanted else files

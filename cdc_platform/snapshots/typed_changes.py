@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Order
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.apply import typed_changes
-from cdc_platform.snapshots.batch_tables import Touched
+from cdc_platform.snapshots.batch_tables import AffectedTable
 from cdc_platform.snapshots.beside import Changes, Kind
 from cdc_platform.snapshots.schema import shapes
 from cdc_platform.spark import delta_sql
@@ -22,7 +22,7 @@ def _all(of: Changes, _told_keys: bool = True) -> DataFrame:
     return typed_changes.of_changes(of.rows, of.columns, made, nulls_told=len(of.name) < 3)
 
 
-def _add(of: Changes, touched: Touched, path: Store) -> bool:
+def _add(of: Changes, touched: AffectedTable, path: Store) -> bool:
     """Those of a batch that aren't there: it may be one that was interrupted, or older than a table made anew."""
     new, there = _all(of), delta_sql.read(of.rows.sparkSession, path).where(_not_before(touched.low))
     if not there.isEmpty():

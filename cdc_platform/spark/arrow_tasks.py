@@ -204,7 +204,7 @@ def _made(
     each: Callable[[pa.RecordBatch], pa.RecordBatch],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield from map(each, _rows(reader, tasks[task]))
@@ -217,7 +217,7 @@ def _each(
     sinks: dict[str, Sink],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield pa.RecordBatch.from_pylist(_one(rows(tasks[task]), work, sinks), _RESULT)
@@ -227,7 +227,7 @@ def _each(
 def _partition(
     rows: Made, work: Work, sinks: dict[str, Sink], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     yield pa.RecordBatch.from_pylist(_one(rows(batches), work, sinks), _RESULT)
     pa.default_memory_pool().release_unused()
 

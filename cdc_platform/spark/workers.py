@@ -17,7 +17,7 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(fullname)
 
 
-def settle() -> None:
+def configure() -> None:
     """Memory goes back when it isn't needed: Arrow's own allocator keeps what it once had, 50 MB more per worker, and
     isn't faster. And pandas stays out, 46 MB and a quarter of a second of each worker: Arrow imports it, where it can,
     with the first list that it is given (pyarrow/pandas-shim.pxi), only to see that this is no Series."""

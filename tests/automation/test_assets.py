@@ -96,7 +96,7 @@ def test_upkeep_is_a_job_of_its_own_and_reports_per_source(config, naming, insta
     assert stages.calls == [("maintenance", "shop-dts"), ("maintenance", "shop_debezium")]
     assert not result.success
     made = instance.get_latest_materialization_event(naming.key("maintenance", config.source("shop_debezium")))
-    figures = metadata.read_figures(made.asset_materialization.metadata)
+    figures = metadata.read_metrics(made.asset_materialization.metadata)
     assert figures == {"files_before": 9, "files": 2, "seconds": 1.5}
 
 
@@ -113,7 +113,7 @@ def test_figures_are_of_their_source(config, naming, run_job):
     events = {e.asset_key: e.materialization.metadata for e in result.get_asset_materialization_events()}
     own = events[naming.key("landing", source)]
     assert (own["records"].value, own["events_per_second"].value, own["lag"].value) == (10, 5.0, 0)
-    assert metadata.read_figures(events[naming.key("changelog", source)])["records"] == 10
+    assert metadata.read_metrics(events[naming.key("changelog", source)])["records"] == 10
 
 
 def test_what_sources_share_shows_all_of_them_whoever_ran(config, naming, run_job, instance):

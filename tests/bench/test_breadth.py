@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.bench.breadth import Tables, figures
+from cdc_platform.bench.breadth import Tables, measurements
 from cdc_platform.config import parse_config
 from cdc_platform.kafka.broker import BrokerInfo
 from cdc_platform.snapshots import run as snapshots
@@ -30,7 +30,7 @@ def test_tables_by_several_partitions_go_together_and_are_what_the_changes_say(
     told = {"lake": str(tmp_path / "lake"), "kafka": {"bootstrap.servers": servers}, "sources": [source]}
     config = parse_config(told, tmp_path / "cdc.yaml")
     tables = Tables("breadth", 8, 3)
-    rounds = figures(spark, config, servers, tables, 80, 4)
+    rounds = measurements(spark, config, servers, tables, 80, 4)
     assert [(r["round"], r["changes"]) for r in rounds] == [
         ("first load", 160),
         ("some", 80),

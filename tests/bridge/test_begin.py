@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.bridge.begin import LeftOut, Place, Start
+from cdc_platform.bridge.begin import BinlogPosition, LeftOut, Start
 from cdc_platform.bridge.errors import CanalBeginsElsewhere
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.formats.pb import canal_entry_pb2 as entry_pb
@@ -103,10 +103,10 @@ def test_a_transaction_that_was_open_at_the_time_is_left_out_as_a_whole() -> Non
     log = [entry(4, -1, begin), entry(100, -1), entry(200, 1), entry(300, 1, end), entry(400, 2, begin), entry(500, 2)]
     start = _start({"time": TIME.isoformat()})
     assert [start.before(log[:2]), start.before(log[2:3]), start.before(log[3:])] == [2, 1, 1]
-    assert start.left_out == LeftOut(True, Place(FILE, 4), MS + 2000, Place(FILE, 400))
+    assert start.left_out == LeftOut(True, BinlogPosition(FILE, 4), MS + 2000, BinlogPosition(FILE, 400))
 
 
-BEGUN = {"any": True, "first": Place(FILE, 100), "begun_at": MS, "begun": Place(FILE, 300)}
+BEGUN = {"any": True, "first": BinlogPosition(FILE, 100), "begun_at": MS, "begun": BinlogPosition(FILE, 300)}
 
 
 @pytest.mark.parametrize("begin", [AT, {"time": TIME.isoformat()}], ids=["place", "time"])

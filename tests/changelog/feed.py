@@ -213,7 +213,7 @@ def append_events(changes: Store, events: pa.RecordBatch, number: int) -> None:
     summary = Summary()
     summary.add(events)
     out.write(events)
-    out.note = summary.told()
+    out.note = summary.to_json()
     written = out.close()
     commits.append_files(out.sink, [written] if written else [], (f"tests {uuid4()}", number))
 

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.changelog import backfill
-from cdc_platform.changelog.table_rules import Chosen
+from cdc_platform.changelog.table_rules import RulesInEffect
 from cdc_platform.changes import files as changes_files
 from cdc_platform.erasing import rewrite
 from cdc_platform.erasing.rewrite import Events
@@ -91,7 +91,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
         return append(sink, *_)
 
     append = commits.append_files
-    where: dict[str, tuple[Any, str]] = {"begun": (Chosen, "note"), "ledger": (backfill, "note_outcomes")}
+    where: dict[str, tuple[Any, str]] = {"begun": (RulesInEffect, "note"), "ledger": (backfill, "note_outcomes")}
     owner, name = where.get(at, (commits, "append_files"))
     monkeypatch.setattr(owner, name, dies if at in where else dies_there)
 
@@ -107,15 +107,15 @@ def test_rows_left_out_come_once_over_kills_at_each_write(feed: Changing, monkey
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             killed(patch, at)
             feed.unify()
-    real = Chosen.note
+    real = RulesInEffect.note
 
-    def dies_when_done(self: Chosen, rules: Any, stage: str) -> None:
+    def dies_when_done(self: RulesInEffect, rules: Any, stage: str) -> None:
         if stage == "done":
             raise KeyboardInterrupt
         real(self, rules, stage)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Chosen, "note", dies_when_done)
+        patch.setattr(RulesInEffect, "note", dies_when_done)
         feed.unify()
     result = feed.unify()
     assert result.metrics["backfilled"] == 4
@@ -181,7 +181,7 @@ def test_snapshots_under_other_rules_are_the_same_over_kills(feed: Changing, mon
 
     def over_kills() -> None:
         feed.unify()
-        for owner, name in ((state, "keep"), (Chosen, "note")):
+        for owner, name in ((state, "keep"), (RulesInEffect, "note")):
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
                 patch.setattr(owner, name, dies)
                 feed.snapshot()

@@ -29,7 +29,7 @@ def written(folder, *files):
                 writer.write_batch(group)
                 summary.add(group)
         paths.append(path)
-        notes.append(summary.told())
+        notes.append(summary.to_json())
     return paths, notes
 
 

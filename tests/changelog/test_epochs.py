@@ -55,7 +55,7 @@ class Topic:
             if rows:
                 runs.add(event_batch(rows))
             self.taken[p] = max(first, end)
-        found = [Run.of(r) for r in runs.told() or []]
+        found = [Run.of(r) for r in runs.to_json() or []]
         before = self.segments
         self.log.latest = {
             ("t", p): max((self.sent[p][o].time or 0) * 1000 for o in range(end)) for p, end in old.items() if end
@@ -274,7 +274,9 @@ def test_events_of_one_arrival_are_of_one_run() -> None:
         for part in (events[:cut], events[cut:]):
             if part:
                 runs.add(event_batch(part))
-        assert [(r["first"] // ENTRIES, r["last"] // ENTRIES) for r in runs.told() or []] == [(i, i) for i in range(4)]
+        assert [(r["first"] // ENTRIES, r["last"] // ENTRIES) for r in runs.to_json() or []] == [
+            (i, i) for i in range(4)
+        ]
 
 
 EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=8)

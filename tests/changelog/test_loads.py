@@ -72,15 +72,15 @@ def test_rows_of_an_earlier_load_at_the_same_place_are_gone() -> None:
     rows = [own(FIRST, "0.0", end=True), own(FIRST, "0.1", end=True, row=RECORD + 1)]
     history = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=False))
     steps = [(0, *FIRST, -1, row, 0) for row in (0, RECORD)]
-    assert [c.until for c in history.carries(NAME)] == [*steps, None]
-    assert [c.today for c in history.carries(NAME)] == [None, None, NAME]
+    assert [c.until for c in history.upcasts(NAME)] == [*steps, None]
+    assert [c.today for c in history.upcasts(NAME)] == [None, None, NAME]
     assert history.columns(NAME) == COLUMNS
 
 
 def test_rows_from_before_a_snapshot_that_replaces_the_table_are_gone() -> None:
     found = loads(AGAIN, [*whole(FIRST), *whole(SECOND)], whole=False)
     history = schema_history(AGAIN, lambda *_: [], loads=found)
-    assert [(c.until, c.today) for c in history.carries(("shop", "t"))][-2:] == [
+    assert [(c.until, c.today) for c in history.upcasts(("shop", "t"))][-2:] == [
         ((0, *SECOND, -1, 0, 0), None),
         (None, ("shop", "t")),
     ]
@@ -133,7 +133,7 @@ def test_a_load_takes_no_rows_away_until_its_last_ones_have_come(place, replaced
     rows = [shape((1, 100), None), own(FIRST, "0.0"), own(SECOND, "0.0", end=True)]
     history = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=False))
     then = history.until(place)
-    gone = [c.until for c in then.carries(("shop", "t")) if c.today is None]
+    gone = [c.until for c in then.upcasts(("shop", "t")) if c.today is None]
     assert gone == replaced * [(0, *FIRST, -1, 0, 0)]
     assert then.exists(("shop", "t")) and history.named_at(("shop", "t"), place) == ("shop", "t")
 

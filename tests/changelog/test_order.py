@@ -125,7 +125,7 @@ def test_statistics_count_kinds_and_have_the_range_of_row_positions() -> None:
     batch = event_batch([as_event({"landed_at": LANDED, "offset": i, **e}) for i, e in enumerate(events)])
     summary = Summary()
     summary.add(batch.append_column("retold", pa.array([True] * len(events))))
-    found = order.figures_of([summary.told()])
+    found = order.merged_statistics([summary.to_json()])
     of = {f["lineage"]: f for f in found}
     figures = {k: of["1"][k] for k in ("rows", "schemas", "ddl", "control", "errors", "retold", "events")}
     assert figures == {"rows": 2, "schemas": 0, "ddl": 1, "control": 2, "errors": 0, "retold": 5, "events": 5}

@@ -26,7 +26,7 @@ def test_a_message_counts_once_however_its_events_are_cut_into_batches():
         messages = Messages(Accounting(Packed.of_table(FOUR)))
         for part in (slice(0, cut), slice(cut, None)):
             added(messages, places[part], outcomes[part])
-        assert messages.told() == {
+        assert messages.to_json() == {
             "ledger": [
                 ["a", 0, "quarantined", 1, 1, 1],
                 ["a", 0, "filtered", 2, 4, 4],
@@ -46,7 +46,7 @@ def test_files_that_have_events_of_one_message_count_it_once(files: Any):
     for file in files:
         messages = Messages(accounting)
         added(messages, [("a", 0, o) for o, _ in file], [outcome for _, outcome in file])
-        told.append(messages.told())
+        told.append(messages.to_json())
     every: dict[int, int] = {}
     for offset, outcome in (event for file in files for event in file):
         every[offset] = min(every.get(offset, len(RANK)), RANK.index(outcome))
@@ -63,7 +63,7 @@ def test_only_messages_whose_outcome_has_changed_are_moved():
     added(
         messages, places, ["applied", "applied", "applied", "applied"], ["applied", "filtered", "applied", "filtered"]
     )
-    assert messages.told()["ledger"] == [["a", 0, "applied", 4, 4, 3], ["a", 0, "filtered", 4, 4, -3]]
+    assert messages.to_json()["ledger"] == [["a", 0, "applied", 4, 4, 3], ["a", 0, "filtered", 4, 4, -3]]
 
 
 def noted(offsets: list[int], *kinds: str, retold: bool = False) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def noted(offsets: list[int], *kinds: str, retold: bool = False) -> dict[str, An
     rows = [{"topic": "a", "partition": 0, "offset": o, "kind": k} for o in offsets for k in kinds or ("row",)]
     summary = Summary()
     summary.add(event_batch(rows).append_column("retold", pa.array([retold] * len(rows))))
-    return summary.told()
+    return summary.to_json()
 
 
 def test_groups_of_one_file_are_no_overlap():
@@ -92,7 +92,7 @@ def test_of_both_tellings_of_a_message_the_later_counts():
         first.add(rows, pa.array(["applied", "quarantined", "applied"]))
         rows = event_batch([{"topic": "a", "partition": 0, "offset": o} for o in (5, 6)])
         later.add(rows.append_column("retold", pa.array([True, True])), pa.array(["applied", "filtered"]))
-        told = [m.told() for m in ((first, later) if apart else (first,))]
+        told = [m.to_json() for m in ((first, later) if apart else (first,))]
         assert accounting.entries(told) == [
             ["a", 0, "applied", 4, 5, 2],
             ["a", 0, "filtered", 6, 6, 1],

@@ -18,7 +18,7 @@ def ddl(offset, sql, time, gtid=None):
 
 
 def unknown(history, name):
-    return [c.unknown for c in history.carries(name) if c.unknown]
+    return [c.unknown for c in history.upcasts(name) if c.unknown]
 
 
 CHANGES = {
@@ -34,7 +34,7 @@ def test_rows_sent_again_before_a_statement_sent_again_are_carried_as_the_first_
     told = [ddl(0, MADE, 1), *(ddl(n, CHANGES[change], 5) for n in (3, 7)), ddl(9, "ALTER TABLE orders ADD z int", 9)]
     history = schema_history(told)
     assert unknown(history, ORDERS) == []
-    first, again = (next(c for c in history.carries(ORDERS) if c.until and c.until[-1] == n) for n in (3, 7))
+    first, again = (next(c for c in history.upcasts(ORDERS) if c.until and c.until[-1] == n) for n in (3, 7))
     assert (again.names, list(again.added)) == (first.names, list(first.added))
     assert [c["name"] for c in json.loads(history.columns(ORDERS))][-1] == "z"
 
@@ -43,7 +43,7 @@ def test_a_topic_sent_again_from_its_beginning_makes_its_tables_anew():
     change = CHANGES["a column renamed"]
     history = schema_history([ddl(0, MADE, 1), ddl(3, change, 5), ddl(7, MADE, 1), ddl(9, change, 5)])
     assert unknown(history, ORDERS) == []
-    assert [(c.until and c.until[-1], c.today and c.names) for c in history.carries(ORDERS)] == [
+    assert [(c.until and c.until[-1], c.today and c.names) for c in history.upcasts(ORDERS)] == [
         (0, None),
         (3, None),
         (7, None),
@@ -56,14 +56,14 @@ def test_a_swap_sent_again_says_that_it_cannot_be_followed():
     history = schema_history([ddl(0, MADE, 1), ddl(1, MADE_OTHER, 2), ddl(3, SWAP, 5), ddl(7, SWAP, 5)])
     for name in (ORDERS, OTHER):
         assert any("came a second time" in why for why in unknown(history, name))
-        assert history.carries(name)[-1].today == name
+        assert history.upcasts(name)[-1].today == name
 
 
 def test_a_swap_sent_again_with_its_tables_is_followed():
     made = [ddl(0, MADE, 1), ddl(1, MADE_OTHER, 2), ddl(3, SWAP, 5)]
     history = schema_history([*made, *({**ddl(n, r["ddl"], r["source_time"])} for n, r in enumerate(made, 10))])
     assert unknown(history, ORDERS) == unknown(history, OTHER) == []
-    assert [c.today for c in history.carries(ORDERS)][-2:] == [OTHER, ORDERS]
+    assert [c.today for c in history.upcasts(ORDERS)][-2:] == [OTHER, ORDERS]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_same_text_at_another_time_or_without_one_is_another_statement(one, 
     rows = [ddl(0, MADE, 1), ddl(1, MADE_OTHER, 2), ddl(3, SWAP, *one), ddl(7, SWAP, *other)]
     history = schema_history(rows)
     assert unknown(history, ORDERS) == []
-    assert [c.today for c in history.carries(ORDERS)] == [ORDERS, ORDERS, OTHER, ORDERS]
+    assert [c.today for c in history.upcasts(ORDERS)] == [ORDERS, ORDERS, OTHER, ORDERS]
 
 
 def test_a_statement_with_a_position_is_told_apart_by_that():

@@ -31,7 +31,7 @@ ORDERS = ("shop", "orders")
 @pytest.mark.parametrize("fold", [None, True])
 def test_a_rename_of_a_column_reaches_the_table_that_rows_spell_otherwise(fold):
     history = schema_history([message(0), ddl(1, "ALTER TABLE ORDERS CHANGE NOTE memo VARCHAR(20)")], fold=fold)
-    before, after = history.carries(ORDERS)
+    before, after = history.upcasts(ORDERS)
     assert (before.today, before.names) == (ORDERS, {"note": "memo"})
     assert after.nothing
     assert [c["name"] for c in json.loads(history.columns(ORDERS))] == ["id", "memo"]
@@ -41,7 +41,7 @@ def test_a_rename_of_a_column_reaches_the_table_that_rows_spell_otherwise(fold):
 @pytest.mark.parametrize("fold", [None, True])
 def test_a_truncate_is_carried_to_the_table_that_rows_spell_otherwise(fold):
     history = schema_history([message(0), ddl(1, "TRUNCATE TABLE Orders")], fold=fold)
-    [carry] = history.carries(("shop", "Orders"))
+    [carry] = history.upcasts(("shop", "Orders"))
     assert (carry.until, carry.today, carry.nothing) == (None, ORDERS, True)
     assert sorted(history.names_of(ORDERS)) == [("shop", "Orders"), ORDERS]
 
@@ -67,7 +67,7 @@ def test_names_that_rows_store_in_capitals_stay_so():
         ddl(2, "RENAME TABLE shop.orders TO shop.Old", None),
     ]
     history = schema_history(rows, fold=True)
-    carry = history.carries(("Shop", "Orders"))[0]
+    carry = history.upcasts(("Shop", "Orders"))[0]
     assert carry.today == ("shop", "old")
     assert list(carry.added) == ["x"]
 
@@ -82,19 +82,19 @@ def test_statements_that_spell_a_table_as_no_row_does_are_told_until_the_option_
     statements = [ddl(0, "CREATE TABLE Orders (id int, note varchar(20))"), ddl(2, "ALTER TABLE Orders DROP note")]
     history = schema_history([statements[0], message(1), statements[1]], fold=fold)
     told = "option lower_case_table_names: 1" in " ".join(history.untold_rows(ORDERS))
-    assert (told, history.carries(ORDERS)[0].nothing) == (fold is None, True)
+    assert (told, history.upcasts(ORDERS)[0].nothing) == (fold is None, True)
 
 
 def test_statements_in_one_text_are_done_one_after_the_other():
     text = "ALTER TABLE orders ADD n INT DEFAULT 5; ALTER TABLE bills ADD n INT DEFAULT 6;\n-- done"
     history = schema_history([message(0), message(0, table="bills"), ddl(1, text)])
-    fills = [history.carries(("shop", t))[0].added["n"].fill for t in ("orders", "bills")]
+    fills = [history.upcasts(("shop", t))[0].added["n"].fill for t in ("orders", "bills")]
     assert fills == ["5", "6"]
 
 
 def test_a_table_made_again_in_one_text_is_another_one():
     history = schema_history([message(0), ddl(1, "DROP TABLE orders; CREATE TABLE orders (z INT PRIMARY KEY)")])
-    before, after = history.carries(ORDERS)
+    before, after = history.upcasts(ORDERS)
     assert (before.today, after.today) == (None, ORDERS)
     assert [c["name"] for c in json.loads(history.columns(ORDERS))] == ["z"]
 
@@ -103,12 +103,12 @@ def test_tables_that_swap_names_one_text_after_the_other():
     text = "RENAME TABLE orders TO x; RENAME TABLE bills TO orders; RENAME TABLE x TO bills"
     history = schema_history([message(0), message(0, table="bills"), ddl(1, text)])
     bills = ("shop", "bills")
-    assert (history.carries(ORDERS)[0].today, history.carries(bills)[0].today) == (bills, ORDERS)
+    assert (history.upcasts(ORDERS)[0].today, history.upcasts(bills)[0].today) == (bills, ORDERS)
 
 
 def test_a_body_of_statements_is_no_text_of_several():
     body = "CREATE PROCEDURE p() BEGIN DROP TABLE orders; CREATE TABLE orders (z INT PRIMARY KEY); END"
-    assert schema_history([message(0), ddl(1, body)]).carries(ORDERS)[-1].today == ORDERS
+    assert schema_history([message(0), ddl(1, body)]).upcasts(ORDERS)[-1].today == ORDERS
 
 
 NAMES = ("a", "b", "c", "D")
@@ -128,5 +128,5 @@ def test_names_of_a_table_are_those_whose_rows_became_its_own(told, statements):
     )
     known = {*history.names, *(("shop", t) for t in (*NAMES, "d", "other"))}
     for today in known:
-        its = {name for name in known if any(c.today == today for c in history.carries(name))}
+        its = {name for name in known if any(c.today == today for c in history.upcasts(name))}
         assert sorted(history.names_of(today)) == sorted(its & {*history.names, today})

@@ -28,7 +28,7 @@ def noted(changes, at_once=2):
         some = changes[i : i + at_once]
         order = [[0, 3 if placed else -1, pos, 5 * PARTITIONS + p, 0, 0] for _, _, pos, p, placed in some]
         found.add([pa.array([key for _, key, *_ in some])], np.array(order, np.int64))
-    return found.told()
+    return found.to_json()
 
 
 def truth(changes):

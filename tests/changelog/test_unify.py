@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.changelog import order, unify
 from cdc_platform.changelog.arrivals import Arrivals
-from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.file_stats import TableStatistics
 from cdc_platform.changelog.order_key import ORDER, Clock, lowest, order_key, placed, those
 from cdc_platform.changelog.outcomes import RANK, Accounting, overlaps
 from cdc_platform.changelog.packed import Packed
@@ -248,7 +248,7 @@ def noted(*parts):
     summary = Summary()
     for part in parts:
         summary.add(part)
-    return summary.told()
+    return summary.to_json()
 
 
 @pytest.mark.parametrize(
@@ -305,9 +305,9 @@ def test_names_leave_out_what_they_lack():
 
 
 def test_orders_that_no_64_bits_hold_are_not_noted():
-    touched = Touched(Tables())
+    touched = TableStatistics(Tables())
     touched.add(placed(changed((1, 5, 0)), ARRIVALS))
-    assert touched.told() == [
+    assert touched.to_json() == [
         {
             "db": "shop",
             "schema": None,
@@ -321,14 +321,14 @@ def test_orders_that_no_64_bits_hold_are_not_noted():
         }
     ]
     touched.add(placed(changed((1, 2**63, 0)), ARRIVALS))
-    assert touched.told() is None
+    assert touched.to_json() is None
 
 
 def test_files_note_which_changes_are_plain():
-    touched = Touched(Tables())
+    touched = TableStatistics(Tables())
     touched.state(event_batch([as_event({"offset": 0, **SHOP[0].stated()})]))
     touched.add(placed(changed((1, 5, 0), (1, 9, 0, "delete"), (1, 7, 0)), ARRIVALS))
-    [group] = touched.told()
+    [group] = touched.to_json()
     assert group["plain"] == {
         "names": ["id", "v"],
         "keys": ["id"],
@@ -348,34 +348,34 @@ def test_files_note_which_changes_are_plain():
     cut = whole.set_column(whole.schema.get_field_index("after"), whole.schema.field("after"), whole.column("key"))
     touched.add(placed(cut, ARRIVALS))
     touched.add(placed(changed((1, 11, 0)), ARRIVALS))
-    [group] = touched.told()
+    [group] = touched.to_json()
     assert (group["n"], group["plain"]) == (5, False)
 
 
 def test_a_truncate_is_noted_though_it_tells_no_columns():
-    touched = Touched(Tables())
+    touched = TableStatistics(Tables())
     truncate = {**SHOP[0].change("truncate", (1, 5)), "key": None, "schema_version": None}
     touched.add(placed(event_batch([as_event({**truncate, "offset": 0})]), ARRIVALS))
-    [group] = touched.told()
+    [group] = touched.to_json()
     at = [0, 1, 5, 0, 0, 0]
     told = {"changes": 1, "deletes": 0, "truncates": 1, "truncated": at, "orders": [at, at], "keys_range": None}
     told |= {"untied": True, "spans": []}
     assert (group["schema_version"], group["plain"]) == (None, told)
     untold = {**SHOP[0].insert((1, 6), {"id": "7", "v": None}), "schema_version": None}
     touched.add(placed(event_batch([as_event({**untold, "offset": 1})]), ARRIVALS))
-    assert touched.told()[0]["plain"] is None
+    assert touched.to_json()[0]["plain"] is None
 
 
 def test_tables_without_a_key_are_noted_as_such():
-    touched = Touched(Tables())
+    touched = TableStatistics(Tables())
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
     rows = event_batch([as_event({"offset": 1, **NO_KEY.insert((1, 1), {"a": "1", "b": "x"})})])
     touched.add(placed(rows, ARRIVALS))
-    assert touched.told()[0]["plain"]["keys"] == []
-    touched = Touched(Tables(keys={"shop.audit": ["a"]}))
+    assert touched.to_json()[0]["plain"]["keys"] == []
+    touched = TableStatistics(Tables(keys={"shop.audit": ["a"]}))
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
     touched.add(placed(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), ARRIVALS))
-    assert touched.told()[0]["plain"]["keys"] == ["a"]
+    assert touched.to_json()[0]["plain"]["keys"] == ["a"]
 
 
 def test_order_keys_are_numbers_of_the_position_or_the_offset():

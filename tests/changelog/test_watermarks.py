@@ -44,7 +44,7 @@ def row(second: float | None, offset: int = 0, partition: int = 0, **rest: Any) 
 def statistics(*events: dict[str, Any]) -> list[dict[str, Any]]:
     summary = Summary()
     summary.add(event_batch(list(events)))
-    return [summary.told()]
+    return [summary.to_json()]
 
 
 def source(format: str) -> Source:
@@ -85,7 +85,7 @@ TELLING = {
 @pytest.mark.parametrize("name", TELLING)
 def test_what_tells_how_far_the_log_has_come(name: str):
     format, one, tells = TELLING[name]
-    assert watermarks.told(source(format), statistics(one)) == ({T: ms(3)} if tells else {})
+    assert watermarks.partition_times(source(format), statistics(one)) == ({T: ms(3)} if tells else {})
 
 
 @pytest.mark.parametrize(("taken", "told"), [(1, None), (2, 2), (3, 2), (4, 9), (5, 9)])
@@ -95,7 +95,7 @@ def test_of_ticdc_its_watermarks_alone_tell_a_time(taken: int, told: int | None)
     summary = Summary()
     summary.add(FORMATS["debezium"].decode(messages.slice(0, taken), options))
     time = datetime(2025, 12, 5, tzinfo=UTC) + timedelta(seconds=told or 0)
-    found = watermarks.told(source("debezium"), [summary.told()])
+    found = watermarks.partition_times(source("debezium"), [summary.to_json()])
     assert found == ({("shop", 0): round(time.timestamp() * 1000)} if told else {})
 
 
@@ -150,7 +150,7 @@ def test_nothing_committed_before_a_watermark_comes_later(log: Any, restarts: An
                 assert ms(one.commit) >= promised.get(("t", p), 0), f"{one} comes by {p} after more was promised"
             batch += [row(e.stamped, o, p) for o, e in enumerate(sent[p][begin:end], begin)]
             taken[p] = end
-        told = watermarks.told(source("canal"), statistics(*batch)) if batch else {}
+        told = watermarks.partition_times(source("canal"), statistics(*batch)) if batch else {}
         promised = {w: max(told.get(w, 0), promised.get(w, 0)) for w in told.keys() | promised.keys()}
 
 

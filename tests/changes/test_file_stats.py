@@ -18,7 +18,7 @@ def told(*batches):
     summary = Summary()
     for rows in batches:
         summary.add(event_batch(rows))
-    return summary.told()["ascending"]
+    return summary.to_json()["ascending"]
 
 
 CASES = {

@@ -151,7 +151,7 @@ def test_a_topic_that_is_read_once_more(world):
     filled(w, name)
     told = erasure(w, name).erase(w.spark)
     path = tables.LANDING.at(stores.lake(w.config), source=w.source.name)
-    state = offsets.settled_state(w.config, w.source, {}, {})
+    state = offsets.stable_state(w.config, w.source, {}, {})
     starts = {(s.topic, s.partition): 0 for s in state}
     checkpoint = stores.lake(w.config).at("_checkpoints/again")
     with source_lock(w.config, w.source) as lease, leased(w.spark, lease):

@@ -31,7 +31,7 @@ def test_a_topic_that_is_made_again(world):
     [begun] = delta_table.ask("SELECT records FROM {t} WHERE stage = 'begun'", t=erasures)
     assert any(r["shared"] for r in begun["records"])
     before, none_new = rows(w, name), delta_table.ask(_EVENTS, t=_changelog(w))
-    [topic] = {s.topic for s in offsets.settled_state(w.config, w.source, {}, {})}
+    [topic] = {s.topic for s in offsets.stable_state(w.config, w.source, {}, {})}
     kafka, records = Kafka(w.bootstrap), everything(w.bootstrap, topic)
     kafka.delete(topic)
     kafka.topic(topic)

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.file_stats import TableStatistics
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.config import Tables
 from cdc_platform.explain.scan import Alikes, Sought, columns_needed, find
@@ -35,9 +35,9 @@ def written(folder: Path, *changes: dict[str, Any], noted: bool = True) -> File:
     out = Output(Sink(store, CHANGELOG_FILE, CHANGELOG.stats, ()))
     out.write(rows)
     if noted:
-        touched = Touched(Tables(), {NAME: COLUMNS})
+        touched = TableStatistics(Tables(), {NAME: COLUMNS})
         touched.add(rows)
-        out.note = touched.told()
+        out.note = touched.to_json()
     done = out.close()
     assert done is not None
     return File(store, done.path)

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.formats import loaded
 from cdc_platform.formats.contract import EVENT, MESSAGE
-from cdc_platform.formats.loaded import Column, Place, Record
+from cdc_platform.formats.loaded import Column, LogPosition, Record
 from cdc_platform.tables import LOADED
 from tests.formats.canal_fixtures import message_batch
 
@@ -24,7 +24,7 @@ RECORD = Record(
         "load": "2.0",
         "kind": "whole",
         "server": {"id": "7"},
-        "at": Place("b.000003", 99, "0-7-4"),
+        "at": LogPosition("b.000003", 99, "0-7-4"),
         "time_us": 5_000_000,
     },
     **{"db": "shop", "table": "t", "columns": COLUMNS, "after": "t/0/5/0", "begin": "b.000003:99"},

@@ -40,7 +40,7 @@ def test_a_source_has_the_folder_of_its_name(config: Config) -> None:
     assert folders.folder(lake, OLD) == OLD
     assert (folders.source(lake, OLD), folders.ever(lake, OLD)) == (OLD, [OLD])
     assert folders.cuts_before(lake, OLD) == 0
-    assert not folders.took_place(lake, NEW, OLD)
+    assert not folders.was_exchanged(lake, NEW, OLD)
     assert folders.snapshot(lake, OLD, ORDERS) == tables.SNAPSHOT_PATH.of(lake, OLD, ORDERS)
 
 
@@ -49,15 +49,15 @@ def test_two_exchange_theirs_and_change_back(lake: Store) -> None:
     assert (folders.folder(lake, NEW), folders.folder(lake, OLD)) == (OLD, NEW)
     assert folders.snapshot(lake, NEW, ORDERS) == tables.SNAPSHOT_PATH.of(lake, OLD, ORDERS)
     assert folders.tombstones(lake, NEW, ORDERS) == tables.TOMBSTONES_PATH.of(lake, OLD, ORDERS)
-    assert folders.place(lake, tables.HISTORY_PATH, NEW, ORDERS) == tables.HISTORY_PATH.of(lake, NEW, ORDERS)
+    assert folders.table_folder(lake, tables.HISTORY_PATH, NEW, ORDERS) == tables.HISTORY_PATH.of(lake, NEW, ORDERS)
     assert folders.under(lake, tables.SNAPSHOT_PATH, NEW) == [f"snapshots/{NEW}", f"snapshots/{OLD}"]
     assert folders.under(lake, tables.HISTORY_PATH, NEW) == [f"history/{NEW}"]
-    assert folders.took_place(lake, NEW, OLD) and not folders.took_place(lake, OLD, NEW)
+    assert folders.was_exchanged(lake, NEW, OLD) and not folders.was_exchanged(lake, OLD, NEW)
     assert (folders.source(lake, OLD), folders.source(lake, NEW)) == (NEW, OLD)
 
     exchanged(lake, NEW, OLD, 9)
     assert (folders.folder(lake, NEW), folders.folder(lake, OLD)) == (NEW, OLD)
-    assert folders.took_place(lake, OLD, NEW) and not folders.took_place(lake, NEW, OLD)
+    assert folders.was_exchanged(lake, OLD, NEW) and not folders.was_exchanged(lake, NEW, OLD)
     assert (folders.source(lake, OLD), folders.source(lake, NEW)) == (OLD, NEW)
     assert folders.ever(lake, NEW) == [NEW, OLD]
     assert folders.cuts_before(lake, NEW) == 9

@@ -41,7 +41,7 @@ def noted(asked, *values, topic="a"):
     for first, some in ((0, values[:half]), (half, values[half:])):
         at = {"topic": [topic] * len(some), "partition": [0] * len(some), "offset": range(first, first + len(some))}
         notes.add(pa.RecordBatch.from_pydict({**at, "value": some}, schema))
-    return json.loads(json.dumps(notes.told()))
+    return json.loads(json.dumps(notes.to_json()))
 
 
 def test_a_file_notes_whether_it_may_hold_ddl():

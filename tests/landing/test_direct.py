@@ -132,7 +132,7 @@ def test_a_kafka_that_fails_while_it_is_read_is_told_and_nothing_is_landed(feed,
     topic = kafka.topic()
     kafka.fill(topic, 5)
     own = feed(topics=[topic])
-    state = landing.offsets.settled_state
+    state = landing.offsets.stable_state
 
     def look_then_trim(*args):
         found = state(*args)
@@ -140,7 +140,7 @@ def test_a_kafka_that_fails_while_it_is_read_is_told_and_nothing_is_landed(feed,
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(landing.offsets, "settled_state", look_then_trim)
+        patch.setattr(landing.offsets, "stable_state", look_then_trim)
         with pytest.raises(KafkaUnreachable, match=f"{topic}.*start=0") as told:
             own.land()
     assert told.value.retriable

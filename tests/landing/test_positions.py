@@ -14,7 +14,7 @@ from cdc_platform.kafka.offsets import NO_ID, PartitionState, losses, numbered
 from cdc_platform.kafka.reader import Range
 from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.landing import erased, positions
-from cdc_platform.landing.positions import GENERATION, Gone, position
+from cdc_platform.landing.positions import GENERATION, LostPartition, position
 from cdc_platform.tables import ERASURES, LANDING, OFFSET_LEDGER
 from tests.rows import add
 
@@ -57,7 +57,7 @@ def back(config: Any, state: PartitionState, *known: str) -> tuple[int, bool]:
 def test_a_topic_that_was_left_out_goes_on_and_one_that_was_made_again_begins(config: Any) -> None:
     ledger(config, 0, 0, 49)
     ledger(config, GENERATION - 1, 50, -2, "lost", topic_id="A")
-    assert now(config).gone == {WHERE: Gone(50, "A")}
+    assert now(config).gone == {WHERE: LostPartition(50, "A")}
     assert back(config, in_kafka(0, 80, "A"), "A") == (50, True)
     assert back(config, in_kafka(0, 80, "B"), "A") == (BASE, True)
     # Its topic was made again with fewer partitions and landed under the new id; now it has this partition, too.
@@ -71,7 +71,7 @@ def test_what_an_earlier_version_noted_tells_less(config: Any) -> None:
     assert back(config, in_kafka(0, 150, "A"), "A") == (100, True)
     ledger(config, GENERATION, 0, 19)  # made again, at offsets that were there
     ledger(config, 2 * GENERATION - 1, 20, -2, "lost")
-    assert now(config).gone == {WHERE: Gone(20, None)}
+    assert now(config).gone == {WHERE: LostPartition(20, None)}
     assert back(config, in_kafka(0, 150, "B"), "A", "B") == (BASE, False)
     assert back(config, in_kafka(0, 150, "C"), "A", "B") == (BASE, True)
     assert back(config, in_kafka(0, 150, "C")) == (BASE, False)  # no ids were told then

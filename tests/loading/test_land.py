@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
-from cdc_platform.formats.loaded import Column, Place, Record, encoded
+from cdc_platform.formats.loaded import Column, LogPosition, Record, encoded
 from cdc_platform.lake import stores
 from cdc_platform.loading import land
 from cdc_platform.loading.run import WHOLE, _Loading
@@ -34,7 +34,7 @@ class Numbered:
 
 
 def landed(offset: int, name: str, *, epoch: int = 0, **more: Any) -> dict[str, Any]:
-    at = Place("b.000001", 900 + offset)
+    at = LogPosition("b.000001", 900 + offset)
     at_us = more.pop("time_us", 1)
     record = Record("0.0", WHOLE, SERVER, at, at_us, "shop", name, COLUMNS, "t/0/5/0", "b.000001:900", **more)
     key = land.key_of("shop", name, WHOLE)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from cdc_platform.formats.loaded import Place
+from cdc_platform.formats.loaded import LogPosition
 from cdc_platform.loading import view
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Event, Evidence
@@ -46,7 +46,7 @@ def asked(connection: pymysql.Connection, sql: str) -> list[tuple]:
         return list(cursor.fetchall())
 
 
-def rows_before(connection: pymysql.Connection, at: Place) -> int:
+def rows_before(connection: pymysql.Connection, at: LogPosition) -> int:
     """How many row events of INSERTs, a row each, stand in the log before a place."""
     events = [e for file in ("b.000001", "b.000002") for e in _events(connection, file)]
     return sum(e[2] == "Write_rows" and (e[0], e[4]) <= (at.file, at.pos) for e in events)

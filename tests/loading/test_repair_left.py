@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import ConfigError
-from cdc_platform.formats.loaded import Column, Place, Record
+from cdc_platform.formats.loaded import Column, LogPosition, Record
 from cdc_platform.loading import repair
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Event, Evidence
@@ -89,11 +89,11 @@ def test_a_row_that_no_key_names_stays_and_the_others_go(monkeypatch, type_text,
     @contextmanager
     def view(*_: Any):
         cursor = SimpleNamespace(connection=SimpleNamespace())
-        yield SimpleNamespace(cursor=cursor, server={"id": "7"}, at=Place("b.000001", 9), time_us=1)
+        yield SimpleNamespace(cursor=cursor, server={"id": "7"}, at=LogPosition("b.000001", 9), time_us=1)
 
     monkeypatch.setattr(repair, "table_of", lambda *_: table)
     monkeypatch.setattr(repair, "opened", view)
-    monkeypatch.setattr(repair, "found", lambda *_: [])
+    monkeypatch.setattr(repair, "rows_by_keys", lambda *_: [])
     monkeypatch.setattr(repair.land, "path_of", lambda *_: None)
     monkeypatch.setattr(repair.land, "next_offset", lambda *_: 0)
     monkeypatch.setattr(repair.land, "land", lambda *told: landed.extend(told[-1]))

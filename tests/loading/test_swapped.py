@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cdc_platform.formats.loaded import Place, Record
+from cdc_platform.formats.loaded import LogPosition, Record
 from cdc_platform.loading import land, run, table
 from cdc_platform.loading.errors import EvidencePurged, LoadRefused
 from cdc_platform.loading.proof import Event, Evidence
@@ -32,7 +32,7 @@ def proof_at(n: int) -> Evidence:
 def any_view(server: Server, *_: Any, **__: Any):
     """Of a server that was asked for no proof."""
     with server.connected(statements.BEGIN) as cursor:
-        yield Open(cursor, Place("b.000001", 9), int(time.time() * 1e6), who(cursor))
+        yield Open(cursor, LogPosition("b.000001", 9), int(time.time() * 1e6), who(cursor))
 
 
 @pytest.fixture
@@ -127,6 +127,6 @@ def test_what_is_written_and_the_servers_statistics_leave_it_the_same(db, begun)
 def test_a_log_that_begins_anew_between_chunks(db, begun, monkeypatch):
     loading = replace(begun(), proven=True)
     first = loading.chunk(None)
-    before = msgspec.structs.replace(first, at=Place("b.000002", 4))
+    before = msgspec.structs.replace(first, at=LogPosition("b.000002", 4))
     with pytest.raises(LoadRefused, match="was begun anew"):
         loading.chunk(before)

@@ -38,5 +38,5 @@ def test_an_exchange_that_was_not_done_here_is_not_told_as_done(make_config, mon
     discarded: list[Any] = []
     monkeypatch.setattr(run.side, "discard", lambda *of: discarded.append(of))
     with pytest.raises(error):
-        run._put_in_place(cast(Any, None), config, config.source("s"), config.source("s"))
+        run._swap_in(cast(Any, None), config, config.source("s"), config.source("s"))
     assert not discarded

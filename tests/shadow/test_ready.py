@@ -76,7 +76,7 @@ def test_a_comparison_reads_the_column_lists_of_either_feed_once(config, monkeyp
 
 def test_the_plan_says_when_it_was_compared_and_what_yes_does(config, monkeypatch, capsys):
     monkeypatch.setattr(ready, "check_lake", lambda *_: None)
-    monkeypatch.setattr(handover.Handover, "_places", lambda _: [])
+    monkeypatch.setattr(handover.Handover, "_pairs", lambda _: [])
     at = ["--config", str(config.file)]
     assert command(["shadow", "cutover", "shop", *at]) == 1
     why = f"{DIFFERS} by the comparison of 2026-11-28 12:00:00Z, and its snapshots haven't changed since"

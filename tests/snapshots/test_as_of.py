@@ -212,7 +212,7 @@ def loaded_in_chunks() -> list[dict[str, Any]]:
     of = {"load": "0.0", "kind": "whole", "server": {"id": "1"}, "db": OLD.db, "table": OLD.name, "columns": columns}
     records = []
     for hour, rows in ((1, [["1", "1", "x"], ["2", "7", "y"]]), (2, [["3", "3", "z"]])):
-        at = loaded.Place("mysql-bin.000001", 1000 * hour)
+        at = loaded.LogPosition("mysql-bin.000001", 1000 * hour)
         time = int((NOON + timedelta(hours=hour)).timestamp()) * 1_000_000
         more = {"begin": "mysql-bin.000001:1000", "after": "t/0/1/0", "chunk": hour - 1, "last": hour == 2}
         records.append(loaded.encoded(loaded.Record(**of, **more, at=at, time_us=time, rows=rows)))

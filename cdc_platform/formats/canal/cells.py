@@ -16,7 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.canal_common.options import CanalOptions
-from cdc_platform.formats.canal_common.text import Dialect, completed, hint, is_canonical, tells_all, to_text, told_type
+from cdc_platform.formats.canal_common.text import (
+    Dialect,
+    completed,
+    hint,
+    is_canonical,
+    is_complete_type,
+    parse_mysql_type,
+    to_text,
+)
 from cdc_platform.formats.contract import UNKNOWN
 from cdc_platform.formats.protobuf.arrow import bools, distinct
 from cdc_platform.formats.texts import shown
@@ -42,8 +50,8 @@ class Kind:
     @classmethod
     def of(cls, mysql_type: str, blob: bool) -> "Kind":
         """From `mysqlType` and `sqlType` of a column."""
-        found = told_type(mysql_type)
-        told = None if found and tells_all(mysql_type) else (mysql_type, blob)
+        found = parse_mysql_type(mysql_type)
+        told = None if found and is_complete_type(mysql_type) else (mysql_type, blob)
         if found is None:
             text = "longblob" if blob else "longtext"
             return cls(text, parse_type(text), told=told)

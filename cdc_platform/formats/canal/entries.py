@@ -18,7 +18,16 @@ from cdc_platform.formats.canal.columns import OUTLINE, with_columns
 from cdc_platform.formats.canal.packets import MOST, serialized_entries
 from cdc_platform.formats.contract import KINDS
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf.arrow import counts, lists, only, parse, present, ranges, take_or_null, told_text
+from cdc_platform.formats.protobuf.arrow import (
+    counts,
+    lists,
+    non_empty_text,
+    only,
+    parse,
+    present,
+    ranges,
+    take_or_null,
+)
 from cdc_platform.formats.protobuf.in_place import Texts
 from cdc_platform.formats.texts import FIRST_MS, LAST_MS
 
@@ -214,6 +223,6 @@ def header_field(entries: Entries, name: str, entry: np.ndarray) -> pa.Array:
     """A header field of each event's entry; null where there is none. A zero or empty field isn't told."""
     values = entries.header.field(name)
     if pa.types.is_string(values.type):
-        return told_text(values, entry)
+        return non_empty_text(values, entry)
     numbers = take_or_null(values, entry)
     return pc.if_else(pc.equal(numbers, pa.scalar(0, numbers.type)), None, numbers)

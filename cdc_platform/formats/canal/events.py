@@ -16,7 +16,7 @@ from cdc_platform.formats.canal.statements import named, statements
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf.arrow import Lists, bools, build_maps, lists, take_or_null, told_text
+from cdc_platform.formats.protobuf.arrow import Lists, bools, build_maps, lists, non_empty_text, take_or_null
 from cdc_platform.formats.texts import FIRST_MS, LAST_MS
 
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
@@ -208,7 +208,7 @@ def _property(entries: Entries, key: str) -> pa.StringArray:
     hit = np.nonzero(pc.equal(props.values.field("key"), key).to_numpy(zero_copy_only=False))[0]
     at = np.full(len(props.lengths), -1)
     at[of[hit]] = hit
-    return told_text(props.values.field("value"), at)
+    return non_empty_text(props.values.field("value"), at)
 
 
 def _parents(found: Lists) -> np.ndarray:

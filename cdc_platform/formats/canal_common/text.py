@@ -46,7 +46,7 @@ class Dialect:
     labels: LabelText = "number"
 
 
-def told_type(text: str | None) -> tuple[str, MySqlType] | None:
+def parse_mysql_type(text: str | None) -> tuple[str, MySqlType] | None:
     """`mysqlType` of a column → type text and type; None where it tells none that MySQL has."""
     try:
         clean = lower_outside_quotes((text or "").strip())
@@ -60,7 +60,7 @@ def told_type(text: str | None) -> tuple[str, MySqlType] | None:
     return None if found.family == "bit" and not 1 <= (found.args or (1,))[0] <= 64 else (clean, found)
 
 
-def tells_all(text: str | None) -> bool:
+def is_complete_type(text: str | None) -> bool:
     """Whether `mysqlType` of a column leaves nothing open: no length, precision, digits or labels are missing."""
     clean = lower_outside_quotes((text or "").strip())
     return bool(clean) and ("(" in clean or clean.split()[0] not in _WITH_ARGUMENTS)
@@ -69,9 +69,9 @@ def tells_all(text: str | None) -> bool:
 def completed(told: str | None, known: str | None, *, blob: bool) -> tuple[str, MySqlType] | None:
     """The type that the schema history knows, where `mysqlType` (None: there is none) leaves something open and doesn't
     contradict it; else None. `blob`: the value came as bytes, as `sqlType` says."""
-    if not known or (told and tells_all(told) and told_type(told)):
+    if not known or (told and is_complete_type(told) and parse_mysql_type(told)):
         return None
-    real, found = parse_type(known), told_type(told)
+    real, found = parse_type(known), parse_mysql_type(told)
     same = found is None or real.family == found[1].family
     if blob and found is None:
         same = real.family in _AS_BYTES

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.formats.canal_common.options import TIMESTAMP_WITHOUT_ZONE
-from cdc_platform.formats.canal_common.text import tells_all
+from cdc_platform.formats.canal_common.text import is_complete_type
 from cdc_platform.formats.canal_json.messages import Changes, Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_json.rows import convert, convert_sheet
@@ -57,7 +57,7 @@ class _Collector(Collector[Group, Changes, Table]):
         return [sheet.changes() for sheet in self.sheets.rows.get(group, [])]
 
     def variants(self, group: Group) -> Iterable[tuple[Group, Changes | None]]:
-        if not any(type(told) is not str or not tells_all(told) for told in group.types):
+        if not any(type(told) is not str or not is_complete_type(told) for told in group.types):
             return [(group, None)]
         return by_state(self._schemas(group), group, lambda: self.changes(group), self._place)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from cdc_platform.formats.canal_common.text import completed, told_type
+from cdc_platform.formats.canal_common.text import completed, parse_mysql_type
 from cdc_platform.formats.canal_json.messages import Row, Rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.collect import Table
@@ -55,7 +55,7 @@ def column_type(given: str | None, told: str | int | None, known: str | None = N
     if given:
         return given, parse_type(given)
     text = told if isinstance(told, str) else None
-    found = told_type("longblob" if told == _BLOB else text)
+    found = parse_mysql_type("longblob" if told == _BLOB else text)
     return completed(text, known, blob=told == _BLOB) or found or _TOLD_NOTHING
 
 

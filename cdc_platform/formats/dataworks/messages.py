@@ -108,7 +108,7 @@ def _row(at: int, op: str, schema: dict, payload: dict) -> tuple[Group, Row]:
         if kind != "insert":
             raise ValueError(f"{op} with sequenceId -1, which the full load's INSERT alone has")
         kind = "read"
-    return group, Row(at, kind, *place(number), event_no, before, after, _micros(payload))
+    return group, Row(at, kind, *log_position(number), event_no, before, after, _micros(payload))
 
 
 def _insert(before: dict | None, after: dict | None, _group: Group) -> tuple[str, int]:
@@ -220,7 +220,7 @@ def _events(op: str, schema: dict, payload: dict) -> list[Event]:
         found = [_foreign(event, database) for event in found]
     number = _sequence(payload)
     if number is not None and number >= 0:
-        file_no, position = place(number)
+        file_no, position = log_position(number)
         told = {"lineage": "", "file_no": file_no, "binlog_pos": position, "event_no": _WHOLE}
         return [{**event, **told} for event in found]
     for event in found:
@@ -269,7 +269,7 @@ def sequence(value: Any) -> int:
     return number
 
 
-def place(number: int) -> tuple[int, int]:
+def log_position(number: int) -> tuple[int, int]:
     """A sequenceId as file number and position."""
     if number == FULL_LOAD:
         return 0, 0

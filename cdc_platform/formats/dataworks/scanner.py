@@ -14,8 +14,8 @@ from cdc_platform.formats.dataworks.messages import (
     Changes,
     Group,
     group_of,
+    log_position,
     micros,
-    place,
     sequence,
 )
 from cdc_platform.formats.exact_json import compact_pairs, read_json
@@ -117,7 +117,7 @@ def _changes(group: Group, at: list[int], payloads: list[_Payload]) -> Changes:
         if set(compress(ops, loaded)) != {"insert"}:
             raise ValueError("no INSERT, in the full load")
         ops = ["read" if is_loaded else op for op, is_loaded in zip(ops, loaded, strict=True)]
-    file_no, position = map(list, zip(*map(place, numbers), strict=True))
+    file_no, position = map(list, zip(*map(log_position, numbers), strict=True))
     times = [micros(p.timestamp.eventTime) for p in payloads]
     return Changes(at, ops, file_no, position, event_no, before, after, times)
 

@@ -67,7 +67,7 @@ def _are(values: list[Any], *types: type) -> bool:
     return set(map(type, values)) <= {*types, NoneType}
 
 
-def _where_odd(raw: pa.StringArray, odd: pa.BooleanArray, text: Callable[[str], str]) -> pa.StringArray:
+def _replace_exceptions(raw: pa.StringArray, odd: pa.BooleanArray, text: Callable[[str], str]) -> pa.StringArray:
     """Texts with the odd ones (null: not odd) put as `text` says."""
     odd = pc.fill_null(odd, False)
     found = raw.filter(odd)
@@ -119,7 +119,7 @@ def _doubles(values: list[Any], mysql_type: MySqlType, zone: str) -> pa.StringAr
         return found
     long = pc.greater(pc.binary_length(found), _PLAIN_LENGTH)
     odd = pc.or_(long, pc.invert(pc.match_substring_regex(found, _PLAIN_NUMBERS)))
-    return _where_odd(found, odd, lambda v: _double(v, mysql_type, zone))
+    return _replace_exceptions(found, odd, lambda v: _double(v, mysql_type, zone))
 
 
 def _date(value: Any, mysql_type: MySqlType, zone: str) -> str:
@@ -218,7 +218,7 @@ def _all_bytes(values: list[Any], mysql_type: MySqlType, _zone: str) -> pa.Strin
         fitted = (None if v is None else fitting_base64(base64_text(v, width), mysql_type) for v in values)
         return pa.array(list(fitted), pa.string())
     found = pa.array(values, pa.string())
-    return _where_odd(found, pc.invert(pc.match_substring_regex(found, _PLAIN_BASE64)), base64_text)
+    return _replace_exceptions(found, pc.invert(pc.match_substring_regex(found, _PLAIN_BASE64)), base64_text)
 
 
 def _string(value: Any, _type: MySqlType, _zone: str) -> str:

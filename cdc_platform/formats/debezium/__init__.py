@@ -132,7 +132,7 @@ class _Collector(Collector[Group, Changes, Table]):
         table = self.table(group)
         if not table.key_names:
             key_row = None
-        elif op in "ud" and before is not None and _tells(before, table):
+        elif op in "ud" and before is not None and _has_key(before, table):
             key_row = before  # the row before; dtle's Kafka key is that already
         elif op in "cr" and after is not None and table.key_set <= after.keys():
             key_row = after
@@ -165,7 +165,7 @@ class _Collector(Collector[Group, Changes, Table]):
         return (schema, payload) if payload else (None, None)
 
 
-def _tells(before: dict, table: Table) -> bool:
+def _has_key(before: dict, table: Table) -> bool:
     """Whether the row before tells its key: PostgreSQL's has NULL in columns that its replica identity lacks."""
     names = table.key_set
     return names <= before.keys() and (table.database == "mysql" or all(before[n] is not None for n in names))

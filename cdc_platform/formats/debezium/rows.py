@@ -12,7 +12,14 @@ import pyarrow as pa
 from cdc_platform.formats import collect
 from cdc_platform.formats.contract import LOAD, LOAD_END, UNORDERED
 from cdc_platform.formats.debezium.connectors import Database, is_ticdc, place_in_log
-from cdc_platform.formats.events import BadColumn, columns_json, file_number, row_batch, schema_version, told_apart
+from cdc_platform.formats.events import (
+    BadColumn,
+    columns_json,
+    file_number,
+    require_distinct_names,
+    row_batch,
+    schema_version,
+)
 from cdc_platform.formats.kafka_connect.types import Column
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.texts import BAD, shown
@@ -76,7 +83,7 @@ class Table:
     version: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        told_apart(self.columns)
+        require_distinct_names(self.columns)
         self.key_set = frozenset(self.key_names)
         if self.complete:
             self.columns_json = columns_json(

@@ -246,7 +246,7 @@ def take_or_null(values: pa.Array, index: np.ndarray) -> pa.Array:
     return values.take(pa.array(index, mask=missing) if missing.any() else pa.array(index))
 
 
-def told_text(values: pa.StringArray, index: np.ndarray) -> pa.StringArray:
+def non_empty_text(values: pa.StringArray, index: np.ndarray) -> pa.StringArray:
     """values[index], null where the index is -1 or the text is empty: proto3 leaves empty fields out."""
     empty = np.append(pc.fill_null(pc.binary_length(values), 0).to_numpy() == 0, True)  # -1 hits the last
     return take_or_null(values, np.where(empty[index], -1, index))

@@ -93,15 +93,15 @@ def read_plain(values: Texts, fields: Fields) -> Plain | None:
     """Serialized messages → their fields; None where one isn't plain, or so few have so many texts of one field that a
     parser is faster."""
     raw = np.frombuffer(values.data, np.uint8) if len(values.data) else np.zeros(1, np.uint8)
-    found = _Found(raw, fields)
+    found = _FieldReader(raw, fields)
     for first in range(0, len(values), _AT_ONCE):
         here = values.offsets[2 * first : 2 * (first + _AT_ONCE)]
         if not found.read(here[::2].astype(np.int64), here[1::2]):
             return None
-    return found.told(values.data)
+    return found.build(values.data)
 
 
-class _Found:
+class _FieldReader:
     """What is read of messages, part by part."""
 
     def __init__(self, raw: np.ndarray, fields: Fields):
@@ -110,7 +110,7 @@ class _Found:
         self._texts: dict[int, list[np.ndarray]] = {t: [np.zeros(0, np.int32)] for t in fields.tags if t & 7}
         self._counts: dict[int, list[np.ndarray]] = {t: [np.zeros(0, np.int32)] for t in fields.repeated}
 
-    def told(self, data: pa.Buffer) -> Plain:
+    def build(self, data: pa.Buffer) -> Plain:
         """All of it."""
         return Plain(
             {tag: np.concatenate(found) for tag, found in self._numbers.items()},

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf.arrow import Lists, bools, build_maps, counts, present, take_or_null, told_text
+from cdc_platform.formats.protobuf.arrow import Lists, bools, build_maps, counts, non_empty_text, present, take_or_null
 from cdc_platform.formats.tencent_dts.rows import Image, RowChanges
 from cdc_platform.mysql.ddl import Statement, truncated_table
 
@@ -256,7 +256,7 @@ def _header_columns(entries: Entries, kind: np.ndarray, at: _Layout) -> dict[str
     """What the entries' headers tell, per event. proto3: a zero or empty field is one that is not told."""
     entry, header = at.entry, entries.header
     db, table, file, gtid = (
-        told_text(header.field(name), entry) for name in ("schemaName", "tableName", "fileName", "gtid")
+        non_empty_text(header.field(name), entry) for name in ("schemaName", "tableName", "fileName", "gtid")
     )
     seconds, server, position, event_no = (
         take_or_null(header.field(name), entry) for name in ("timestamp", "serverId", "position", "eventIndex")
@@ -279,15 +279,15 @@ def _header_columns(entries: Entries, kind: np.ndarray, at: _Layout) -> dict[str
     event_no = pc.if_else(pc.less_equal(event_no, _INT64_MAX), event_no, None)
     ddl = entries.event.field("ddlEvent")
     return {
-        "db": pc.coalesce(told_text(ddl.field("schemaName"), of_ddl), db) if (of_ddl >= 0).any() else db,
+        "db": pc.coalesce(non_empty_text(ddl.field("schemaName"), of_ddl), db) if (of_ddl >= 0).any() else db,
         "table": table,
         "ddl": take_or_null(ddl.field("sql"), of_ddl),
-        "source_time": pc.multiply(_told(seconds).cast(pa.int64()), 1_000_000).cast(pa.timestamp("us", "UTC")),
+        "source_time": pc.multiply(_zero_as_null(seconds).cast(pa.int64()), 1_000_000).cast(pa.timestamp("us", "UTC")),
         "txn_id": gtid,
         "gtid": gtid,
         "binlog_file": file,
         "binlog_pos": pc.if_else(file.is_valid(), position, None).cast(pa.decimal128(20, 0)),
-        "lineage": _told(server).cast(pa.string()),
+        "lineage": _zero_as_null(server).cast(pa.string()),
         "file_no": numbers.take(names.indices),
         "event_no": event_no.cast(pa.int64()),
     }
@@ -301,7 +301,7 @@ def _of_rows(entries: Entries) -> np.ndarray:
     return np.append(dml, False)
 
 
-def _told(numbers: pa.Array) -> pa.Array:
+def _zero_as_null(numbers: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(numbers, pa.scalar(0, numbers.type)), None, numbers)
 
 

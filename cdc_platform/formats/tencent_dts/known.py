@@ -133,7 +133,9 @@ class _Completing:
     def _place(self, entry: int) -> Place:
         at = int(self.message[entry])
         topic, partition, offset = (self.batch.column(n)[at].as_py() for n in ("topic", "partition", "offset"))
-        file, pos, server, seconds = (self._told(n, entry) for n in ("fileName", "position", "serverId", "timestamp"))
+        file, pos, server, seconds = (
+            self._header_field(n, entry) for n in ("fileName", "position", "serverId", "timestamp")
+        )
         number = file_number(file) if file else None
         place = None if number is None or pos is None else (number, int(pos))
         first = int(np.searchsorted(self.message, at))
@@ -142,7 +144,7 @@ class _Completing:
             topic, partition, offset, entry - first, lineage, place, int(seconds) * 1_000_000 if seconds else None
         )
 
-    def _told(self, name: str, entry: int) -> Any:
+    def _header_field(self, name: str, entry: int) -> Any:
         return self.header.field(name)[entry].as_py()
 
 

@@ -32,7 +32,7 @@ from cdc_platform.spark import arrow_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.snapshots.reduce.full_images import Plain
+    from cdc_platform.snapshots.reduce.full_images import FullImages
     from cdc_platform.snapshots.target import Target
 
 ROWS, TOMBSTONES = "rows", "tombstones"
@@ -99,7 +99,7 @@ def _made(given: pa.Array, type_: MySqlType | None, field: pa.Field) -> pa.Array
 
 def load(
     spark: "SparkSession",
-    plain: "Plain",
+    plain: "FullImages",
     columns: list[TableColumn],
     target: "Target",
     app: str,
@@ -133,7 +133,7 @@ def load(
         return True
     ends = (plain.figures.low_key, plain.figures.high_key)
     keys = _keys(target, columns, rows, done.written)
-    wanted, enabled = prepare.marks(target)
+    wanted, enabled = prepare.vector_use(target)
     enable = partial(features.mark_rows, spark, target.snapshot) if wanted and not enabled else None
     return replace_rows.replace(spark, sinks[ROWS], before, keys, ends, done.written[ROWS], mark=wanted, enable=enable)
 

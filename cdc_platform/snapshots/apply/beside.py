@@ -17,19 +17,19 @@ from cdc_platform.tables import MADE_FOR, Table
 
 def shape(columns: list[TableColumn], since: list[Any]) -> str:
     """What it is made for: columns, types, key, and what else it depends on."""
-    return json.dumps([since, list(map(_told, columns))], ensure_ascii=True, separators=(",", ":"))
+    return json.dumps([since, list(map(_column_fields, columns))], ensure_ascii=True, separators=(",", ":"))
 
 
-def _told(c: TableColumn) -> list[Any]:
+def _column_fields(c: TableColumn) -> list[Any]:
     return [c.name, c.spark, c.key, c.collation, c.comment]
 
 
 def as_made(made: str, columns: list[TableColumn], older: list[TableColumn]) -> list[TableColumn]:
     """The columns of a table that has more than these, from among older ones, too; as they are where it isn't so."""
     _, there = json.loads(made)
-    known = {json.dumps(_told(c)): c for c in older}
+    known = {json.dumps(_column_fields(c)): c for c in older}
     found = [known.get(json.dumps(of)) for of in there]
-    has_all = all(_told(c) in there for c in columns)
+    has_all = all(_column_fields(c) in there for c in columns)
     return [c for c in found if c] if has_all and all(found) else columns
 
 

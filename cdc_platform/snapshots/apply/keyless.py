@@ -20,7 +20,7 @@ from cdc_platform.changelog.schema import Order
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import delta_table, looks
 from cdc_platform.snapshots.apply.prepare import ready_for_merge
-from cdc_platform.snapshots.apply.tombstones import dig, graves
+from cdc_platform.snapshots.apply.tombstones import graves, write_tombstones
 from cdc_platform.snapshots.reduce.fold import overlaid
 from cdc_platform.snapshots.schema.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.schema.shapes import ADDRESS
@@ -33,7 +33,7 @@ _BURIED, _THERE, _NEW = 0, 1, 2  # where an event is known from, the most tellin
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BatchStatistics:
     """Of one batch of a table."""
 
     deletes: int
@@ -74,7 +74,7 @@ def bring_up(
     lack, their table lacked. doubted: so far the feed didn't tell all. The snapshot is there. Returns how many dates
     became NULL, and what the feed didn't tell. Raises TableStopped, Stale."""
     spark = rows.sparkSession
-    figures = _figures(rows, target, columns, told)
+    figures = _batch_statistics(rows, target, columns, told)
     if figures.truncated_at is not None:
         _truncate(spark, target, columns, figures, app, batch_id)
     at, deletes = _stones(spark, target)
@@ -85,7 +85,7 @@ def bring_up(
         _merge(new.withColumn("_gone", F.lit(False)), target, columns, figures, near=True)
         return figures.invalid_dates, None
     ready_for_merge(spark, target)
-    settled = _settled(new, target, columns, at).persist()
+    settled = _event_counts(new, target, columns, at).persist()
     try:
         _write(settled, target, columns, figures, app, batch_id)
         if not doubted and settled.where("owed > 0").isEmpty():
@@ -108,19 +108,21 @@ def _stones(spark: SparkSession, target: Target) -> tuple[Any, bool]:
 
 
 def _write(
-    settled: DataFrame, target: Target, columns: list[TableColumn], figures: Figures, app: str, batch_id: int
+    settled: DataFrame, target: Target, columns: list[TableColumn], figures: BatchStatistics, app: str, batch_id: int
 ) -> None:
     """settled: as `_settled` gives it. First buries what it says isn't live: what is buried already is known as such,
     so that a batch which was killed here goes on."""
     buried = settled.where(f"NOT live AND (state = {_NEW} OR state = {_THERE})")
     scope = F.when(F.col("sign") > 0, "insert").otherwise("delete")
     gone = buried.select(scope.alias("scope"), "content", ADDRESS, "_cdc_order")
-    dig(gone, target, columns, f"{app} rows", batch_id)
+    write_tombstones(gone, target, columns, f"{app} rows", batch_id)
     rows = settled.where(f"sign > 0 AND ((state = {_NEW} AND live) OR (there AND NOT live))")
     _merge(rows.withColumn("_gone", F.col("there")), target, columns, figures, near=False)
 
 
-def _figures(rows: DataFrame, target: Target, columns: list[TableColumn], told: dict[str, list[str]]) -> Figures:
+def _batch_statistics(
+    rows: DataFrame, target: Target, columns: list[TableColumn], told: dict[str, list[str]]
+) -> BatchStatistics:
     before, after = overlaid("before", "after"), overlaid("after", "before")
     row = rows.withColumns({"_before": before, "_after": after})
     truncate, gone, came = F.col("op") == "truncate", F.col("op").isin("update", "delete"), F.col("op") != "delete"
@@ -151,11 +153,11 @@ def _figures(rows: DataFrame, target: Target, columns: list[TableColumn], told: 
             f"{found['partial']} changes tell no key and not the whole row; name a key in cdc.yaml: "
             f"tables.keys: {{'{'.'.join(target.name)}': [...]}}",
         )
-    return Figures(**{f: found[f] for f in Figures.__slots__})
+    return BatchStatistics(**{f: found[f] for f in BatchStatistics.__slots__})
 
 
 def _truncate(
-    spark: SparkSession, target: Target, columns: list[TableColumn], figures: Figures, app: str, batch_id: int
+    spark: SparkSession, target: Target, columns: list[TableColumn], figures: BatchStatistics, app: str, batch_id: int
 ) -> None:
     """Empties both tables. Raises Stale where something newer is in them: what an older TRUNCATE leaves of that can't
     be told from what is kept."""
@@ -166,7 +168,7 @@ def _truncate(
     spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}")
     empty = [F.lit(None).cast(t).alias(n) for n, t in (("content", "binary"), (ADDRESS, ADDRESS_TYPE))]
     stone = spark.range(1).select(F.lit("table").alias("scope"), *empty, at.alias("_cdc_order"))
-    dig(stone, target, columns, f"{app} truncate", batch_id)
+    write_tombstones(stone, target, columns, f"{app} truncate", batch_id)
 
 
 def _content(columns: list[TableColumn]) -> Column:
@@ -194,7 +196,7 @@ def _events(rows: DataFrame, columns: list[TableColumn]) -> DataFrame:
     return typed.withColumn("content", _content(columns))
 
 
-def _settled(new: DataFrame, target: Target, columns: list[TableColumn], since: Any) -> DataFrame:
+def _event_counts(new: DataFrame, target: Target, columns: list[TableColumn], since: Any) -> DataFrame:
     """Every event of the contents that the new events are about, once: `sign`, cells and so on as `_events`, `state`
     (where it is known from), `there` (it is a row of the snapshot), `live` (it should be), `n` (rows of that content
     there should be), `owed` (deletes of it that found no row). Of a content that was never deleted only the new events
@@ -254,7 +256,9 @@ def _untold(known: DataFrame) -> str | None:
     return None
 
 
-def _merge(events: DataFrame, target: Target, columns: list[TableColumn], figures: Figures, *, near: bool) -> None:
+def _merge(
+    events: DataFrame, target: Target, columns: list[TableColumn], figures: BatchStatistics, *, near: bool
+) -> None:
     """Insert these rows, delete those that are `_gone`. near: the batch's own addresses are all that it concerns."""
     spark = events.sparkSession
     cells = {c.name: f"_v{i}" for i, c in enumerate(columns)} | {n: n for n in (*BOOKKEEPING, ADDRESS)}

@@ -85,7 +85,7 @@ def make(target: Target, columns: list[TableColumn]) -> Look | None:
     return new_tables.created(target.snapshot, shapes.snapshot(target.source, target.name, columns))
 
 
-class Marks(NamedTuple):
+class VectorUse(NamedTuple):
     """Whether changes mark rows of a snapshot in deletion vectors instead of rewriting its files: `wanted`, for it is
     large; `enabled` in the table."""
 
@@ -93,20 +93,20 @@ class Marks(NamedTuple):
     enabled: bool
 
 
-def marks(target: Target) -> Marks:
+def vector_use(target: Target) -> VectorUse:
     """Of a snapshot that is there."""
-    return marks_of(target, features.Features.of(target.snapshot))
+    return vector_use_of(target, features.Features.of(target.snapshot))
 
 
-def marks_of(target: Target, now: features.Features) -> Marks:
+def vector_use_of(target: Target, now: features.Features) -> VectorUse:
     """The same of a snapshot with these features."""
-    return Marks(now.marks or (now.bytes > features.SMALL and not target.for_any), now.marks)
+    return VectorUse(now.marks or (now.bytes > features.SMALL and not target.for_any), now.marks)
 
 
 def ready_for_merge(spark: SparkSession, target: Target) -> None:
     """Enables deletion vectors where MERGE and DELETE should use them. To be called before anything is read of the
     snapshot: a frame planned before fails on rows marked since."""
-    if marks(target) == Marks(wanted=True, enabled=False):
+    if vector_use(target) == VectorUse(wanted=True, enabled=False):
         features.mark_rows(spark, target.snapshot)
 
 

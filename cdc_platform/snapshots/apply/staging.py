@@ -49,7 +49,7 @@ def make(place: Target, columns: list[TableColumn]) -> bool:
     return takeover.like(place.snapshot, there.snapshot, shapes.snapshot(place.source, place.name, columns))
 
 
-def put_in_place(spark: SparkSession, place: Target) -> None:
+def swap_in(spark: SparkSession, place: Target) -> None:
     """Two commits, the snapshot's first: whoever calls this notes before that the table is to be made anew, and after
     it that it was."""
     if (target := place.instead_of) is None:

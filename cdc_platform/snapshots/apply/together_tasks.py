@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.full_images import PlainTable
+from cdc_platform.changelog.full_images import FullImageTable
 from cdc_platform.changelog.order_key import numbers
 from cdc_platform.errors import CdcError
 from cdc_platform.lake import deletion_vectors
@@ -47,7 +47,7 @@ class Piece:
     since: order of the last TRUNCATE among the changes: those before it are of no account. unplaced: what is to be
     looked at where several partitions told changes without a position."""
 
-    table: PlainTable
+    table: FullImageTable
     load: Load
     sinks: Mapping[str, Sink]
     keys: Columns
@@ -132,7 +132,7 @@ class _Work:
                 rows = self._replaced()
                 if self.looked and self.looked.tied_to(self.piece.sinks[ROWS].table, self.piece.files, rows):
                     return {"table": number, "why": self._discarded(_TIED), "written": {}, "gone": []}
-                gone = self._gone(rows)
+                gone = self._deleted_keys(rows)
                 if self.piece.since is not None:
                     self.piece.load.truncated(self.piece.since, self.out)
                 written = {name: out.close() for name, out in self.out.items()}
@@ -149,7 +149,7 @@ class _Work:
         held = replace_rows.Held(pa.Table.from_batches(self.keys, schema), self.piece.by)
         return list(replace_rows.rows_of(held, self.piece.files))
 
-    def _gone(self, rows: list[pa.RecordBatch]) -> list[list[Any]]:
+    def _deleted_keys(self, rows: list[pa.RecordBatch]) -> list[list[Any]]:
         piece = self.piece
         if not piece.files:
             return []
@@ -206,7 +206,7 @@ def _winners(task: Task, works: list[_Work]) -> dict[int, tuple[np.ndarray, np.n
     held: list[list[pa.RecordBatch]] = [[] for _ in tables]
     for at, file in enumerate(task.files):
         here = {i: p for i, (_, p, files) in enumerate(task.pieces) if at in files}
-        for i, some in _heads(at, file.unit, here):
+        for i, some in _latest_changes(at, file.unit, here):
             held[i].append(some)
     found: dict[int, list[tuple[np.ndarray, int]]] = {}
     for i, (table, changes) in enumerate(zip(tables, held, strict=True)):
@@ -227,7 +227,7 @@ def _in_order(some: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarra
     return owner[order], at[order]
 
 
-def _heads(number: int, unit: Unit, pieces: Mapping[int, Piece]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _latest_changes(number: int, unit: Unit, pieces: Mapping[int, Piece]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Changes in a file, table by table, as heads.head gives them; of those that a TRUNCATE follows none."""
     names = {i: name_columns(p.table.name) for i, p in pieces.items()}
     known = {(n["db"] or "", n["schema"] or "", n["table"] or ""): i for i, n in names.items()}

@@ -28,13 +28,13 @@ def ensure_tombstones(target: Target, columns: list[TableColumn]) -> None:
     new_tables.create(target.tombstones, shapes.tombstones(columns))
 
 
-def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
+def write_tombstones(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
     """Write tombstones, at most once per (`app`, `batch_id`)."""
     ensure_tombstones(target, columns)
     delta_sql.append_once(new, target.tombstones, app, batch_id)
 
 
-def bury(
+def tombstone_deletes(
     folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int
 ) -> None:
     """Write tombstones of the batch's deletes and its TRUNCATE, at most once per batch."""
@@ -50,7 +50,7 @@ def bury(
             order_literal(figures.truncated_at).alias("_cdc_order"),
         )
         gone = gone.unionByName(stone)
-    dig(gone, target, columns, app, batch_id)
+    write_tombstones(gone, target, columns, app, batch_id)
 
 
 def buried(spark: SparkSession, target: Target, columns: list[TableColumn], figures: Profile) -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config.tables import ORIGIN
-from cdc_platform.snapshots.apply.tombstones import dig, graves
+from cdc_platform.snapshots.apply.tombstones import graves, write_tombstones
 from cdc_platform.snapshots.reduce.fold import Profile, key_names
 from cdc_platform.snapshots.schema.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.target import Target
@@ -20,7 +20,7 @@ Origin = tuple[str, str]
 """A source table as the origin columns tell it."""
 
 
-def emptied(rows: DataFrame) -> dict[Origin, Any]:
+def truncated(rows: DataFrame) -> dict[Origin, Any]:
     """Tables of a merged snapshot that changes empty: order of the last TRUNCATE of each."""
     origin = [F.try_element_at("key", F.lit(n)).alias(n) for n in ORIGIN]
     found = rows.where("op = 'truncate'").groupBy(*origin).agg(F.max("order_key").alias("at")).collect()
@@ -49,7 +49,7 @@ def empty(
         return
     like = graves(spark, target, columns).select(*_origin_keys(columns), "scope", "_cdc_order").schema
     stones = spark.createDataFrame([(*n, "origin", at) for n, at in gone.items()], like)
-    dig(stones, target, columns, f"{app} origins", batch_id)
+    write_tombstones(stones, target, columns, f"{app} origins", batch_id)
     each = (
         f"({ORIGIN[0]} = {literal(db)} AND {ORIGIN[1]} = {literal(table)} AND _cdc_order < {order_sql(at)})"
         for (db, table), at in gone.items()
@@ -62,7 +62,7 @@ def _origin_keys(columns: list[TableColumn]) -> list[str]:
     return key_names(columns)[-len(ORIGIN) :]
 
 
-def not_emptied(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile) -> DataFrame:
+def not_truncated(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile) -> DataFrame:
     """Without rows that an already known later TRUNCATE of their table has removed."""
     names = _origin_keys(columns)
     later = (

@@ -98,5 +98,5 @@ class _Typing:
 
 
 def _each(work: _Typing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     yield from map(work.made, batches)

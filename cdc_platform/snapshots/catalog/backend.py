@@ -25,7 +25,7 @@ class Snapshot:
     comment: str
 
 
-class Found(NamedTuple):
+class CatalogTable(NamedTuple):
     """A table of the catalog. location: None where it doesn't say. fields: its columns as `Snapshot` has them, or None
     where the catalog's readers take them from Delta's log. id: under which the catalog knows it."""
 
@@ -41,7 +41,7 @@ class Backend(Protocol):
         """Names in a database, which is created if it isn't there."""
         ...
 
-    def find(self, entry: Entry) -> Found:
+    def find(self, entry: Entry) -> CatalogTable:
         """One of the tables that the last `tables` named."""
         ...
 
@@ -49,7 +49,7 @@ class Backend(Protocol):
         """Register a snapshot."""
         ...
 
-    def alter(self, entry: Entry, snapshot: Snapshot, found: Found) -> None:
+    def alter(self, entry: Entry, snapshot: Snapshot, found: CatalogTable) -> None:
         """Give a registered snapshot its present columns."""
         ...
 

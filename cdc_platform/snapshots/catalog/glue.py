@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.types import StructField
 
 from cdc_platform.config import Catalog
-from cdc_platform.snapshots.catalog.backend import CatalogError, CatalogUnavailable, Found, Snapshot
+from cdc_platform.snapshots.catalog.backend import CatalogError, CatalogTable, CatalogUnavailable, Snapshot
 from cdc_platform.snapshots.catalog.names import Entry
 
 _FIELD = "cdc.field"
@@ -46,46 +46,46 @@ class Glue:
             import boto3
         except ImportError:
             raise CatalogUnavailable("kind glue needs boto3: pip install 'cdc-platform[glue]'") from None
-        with _told():
+        with _as_catalog_error():
             self._glue: Any = boto3.client("glue", region_name=catalog.region, endpoint_url=catalog.endpoint)
         self._found: dict[str, dict[str, Any]] = {}
 
     def tables(self, catalog: str, database: str) -> set[str]:  # noqa: ARG002 - an account has one
         """See Backend."""
         try:
-            with _told():
+            with _as_catalog_error():
                 pages = self._glue.get_paginator("get_tables").paginate(DatabaseName=database)
                 self._found = {t["Name"]: t for page in pages for t in page["TableList"]}
         except _Refused as error:
             if error.code != "EntityNotFoundException":
                 raise
-            with _told():
+            with _as_catalog_error():
                 self._glue.create_database(DatabaseInput={"Name": database})
             self._found = {}
         return set(self._found)
 
-    def find(self, entry: Entry) -> Found:
+    def find(self, entry: Entry) -> CatalogTable:
         """See Backend."""
         storage = self._found[entry.table].get("StorageDescriptor") or {}
         fields = tuple(_field(c) for c in storage.get("Columns") or [])
-        return Found(_ours(storage.get("Location")), fields)
+        return CatalogTable(_ours(storage.get("Location")), fields)
 
     def create(self, entry: Entry, snapshot: Snapshot) -> None:
         """See Backend."""
-        with _told():
+        with _as_catalog_error():
             self._glue.create_table(DatabaseName=entry.database, TableInput=_table(entry, snapshot, {}))
 
-    def alter(self, entry: Entry, snapshot: Snapshot, found: Found) -> None:  # noqa: ARG002 - less than is kept here
+    def alter(self, entry: Entry, snapshot: Snapshot, found: CatalogTable) -> None:  # noqa: ARG002 - less than is kept here
         """See Backend. Parameters that others set stay."""
         kept = self._found[entry.table].get("Parameters") or {}
-        with _told():
+        with _as_catalog_error():
             self._glue.update_table(
                 DatabaseName=entry.database, TableInput=_table(entry, snapshot, kept), SkipArchive=True
             )
 
     def drop(self, entry: Entry) -> None:
         """See Backend."""
-        with _told():
+        with _as_catalog_error():
             self._glue.delete_table(DatabaseName=entry.database, Name=entry.table)
 
 
@@ -98,7 +98,7 @@ class _Refused(CatalogError):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_catalog_error() -> Iterator[None]:
     """botocore's errors as ours."""
     from botocore.exceptions import BotoCoreError, ClientError
 

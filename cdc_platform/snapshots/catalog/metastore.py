@@ -4,7 +4,7 @@ are those of Delta's log, which readers of such tables ask: they need no change 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
 
-from cdc_platform.snapshots.catalog.backend import CatalogError, Found, Snapshot
+from cdc_platform.snapshots.catalog.backend import CatalogError, CatalogTable, Snapshot
 from cdc_platform.snapshots.catalog.names import Entry
 from cdc_platform.spark.delta_sql import literal, quoted
 
@@ -29,16 +29,16 @@ class Metastore:
             raise CatalogError(_line(error)) from None
         return {r["tableName"] for r in rows}
 
-    def find(self, entry: Entry) -> Found:
+    def find(self, entry: Entry) -> CatalogTable:
         """See Backend."""
         told = {r["col_name"]: r["data_type"] for r in self._run(f"DESCRIBE TABLE EXTENDED {entry}")}
-        return Found(told["Location"].removeprefix("file:").rstrip("/") if "Location" in told else None)
+        return CatalogTable(told["Location"].removeprefix("file:").rstrip("/") if "Location" in told else None)
 
     def create(self, entry: Entry, snapshot: Snapshot) -> None:
         """See Backend."""
         self._run(f"CREATE TABLE {entry} USING delta LOCATION {literal(snapshot.path)}")
 
-    def alter(self, entry: Entry, snapshot: Snapshot, found: Found) -> None:
+    def alter(self, entry: Entry, snapshot: Snapshot, found: CatalogTable) -> None:
         """See Backend. Nothing is to be done."""
 
     def drop(self, entry: Entry) -> None:

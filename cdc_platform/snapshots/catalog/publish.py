@@ -86,7 +86,7 @@ def _registered(backend: Backend, one: _Wanted, there: bool) -> bool:
             if one.exists and (snapshot := _described(one.target)) is not None:
                 backend.create(one.entry, snapshot)
             return True
-        return (one.exists and not one.due) or _settled(backend, one)
+        return (one.exists and not one.due) or _is_published(backend, one)
     except CatalogUnavailable:
         raise
     except CatalogError as error:
@@ -94,7 +94,7 @@ def _registered(backend: Backend, one: _Wanted, there: bool) -> bool:
         return False
 
 
-def _settled(backend: Backend, one: _Wanted) -> bool:
+def _is_published(backend: Backend, one: _Wanted) -> bool:
     """The same of one that the catalog has. Raises CatalogError."""
     found, path = backend.find(one.entry), one.target.snapshot.spark_uri()
     if found.location != path:

@@ -20,7 +20,7 @@ import requests
 from pyspark.sql.types import DecimalType, StructField
 
 from cdc_platform.config import Catalog
-from cdc_platform.snapshots.catalog.backend import CatalogError, CatalogUnavailable, Found, Snapshot
+from cdc_platform.snapshots.catalog.backend import CatalogError, CatalogTable, CatalogUnavailable, Snapshot
 from cdc_platform.snapshots.catalog.names import Entry
 
 _API = "/api/2.1/unity-catalog"
@@ -39,7 +39,7 @@ class Unity:
         self._token = catalog.token.get_secret_value() if catalog.token else ""
         self._session = requests.Session()
         self._session.auth = self._signed  # of one's own: without it, a ~/.netrc would take the header's place
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, CatalogTable] = {}
 
     def tables(self, catalog: str, database: str) -> set[str]:
         """See Backend."""
@@ -51,10 +51,10 @@ class Unity:
                 raise
             self._ask("POST", "/schemas", json={"catalog_name": catalog, "name": database})
             listed = []
-        self._found = {t["name"]: _found(t) for t in listed}
+        self._found = {t["name"]: _catalog_table(t) for t in listed}
         return set(self._found)
 
-    def find(self, entry: Entry) -> Found:
+    def find(self, entry: Entry) -> CatalogTable:
         """See Backend."""
         return self._found[entry.table]
 
@@ -72,7 +72,7 @@ class Unity:
         }
         self._ask("POST", "/tables", json=table)
 
-    def alter(self, entry: Entry, snapshot: Snapshot, found: Found) -> None:
+    def alter(self, entry: Entry, snapshot: Snapshot, found: CatalogTable) -> None:
         """See Backend."""
         parts = [quote(p, safe="") for p in entry]
         columns = {"type": "struct", "fields": list(snapshot.fields)}
@@ -175,10 +175,10 @@ def _path(location: str) -> str:
     return ("/" + unquote(rest).lstrip("/") if rest != location else rest).rstrip("/")
 
 
-def _found(table: dict[str, Any]) -> Found:
+def _catalog_table(table: dict[str, Any]) -> CatalogTable:
     location = table.get("storage_location")
     fields = tuple(_field(c) for c in sorted(table.get("columns") or [], key=lambda c: c.get("position") or 0))
-    return Found(_path(location) if location else None, fields, table.get("table_id") or "")
+    return CatalogTable(_path(location) if location else None, fields, table.get("table_id") or "")
 
 
 def _field(column: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def behind(offsets: Offsets) -> Column:
     return found
 
 
-def place() -> Column:
+def partition_name() -> Column:
     """topic/partition of an event."""
     return F.concat_ws("/", "topic", "partition")
 
@@ -84,7 +84,7 @@ def counts(now: Since, source: Source) -> Verdict:
     """Commits that count their rows: every transaction has its commit, and as many rows as that says. One that a
     connector tells again after a restart was there in whole at an earlier cut."""
     ends = now.marks.where("kind = 'commit' AND txn_id IS NOT NULL")
-    if ends.select(place()).distinct().count() > 1:
+    if ends.select(partition_name()).distinct().count() > 1:
         return Verdict("position", "the ends of its transactions are spread over several partitions")
     rules_ = source.tables
     if (rules_.include != ["*"] or rules_.exclude) and not now.rows.where("schema <> ''").isEmpty():
@@ -96,7 +96,7 @@ def counts(now: Since, source: Source) -> Verdict:
     if newest["untold"] is not None and (newest["told"] is None or tuple(newest["untold"]) > tuple(newest["told"])):
         return Verdict("position", "its newest rows belong to no transaction that is told (an initial load, or DDL)")
     there = now.rows.where(counted).groupBy("txn_id").agg(F.count(F.lit(1)).alias("rows"))
-    short = there.join(_told(ends, source), "txn_id", "full").where("told IS NULL OR coalesce(rows, 0) < told")
+    short = there.join(_declared_rows(ends, source), "txn_id", "full").where("told IS NULL OR coalesce(rows, 0) < told")
     short = short.where(~F.col("txn_id").isin(*now.erased)) if now.erased else short
     if short.isEmpty():
         return Verdict("transaction")
@@ -109,7 +109,7 @@ def counts(now: Since, source: Source) -> Verdict:
 _FOLLOWED = pa.schema([("txn_id", pa.string()), ("n", pa.int64())])
 
 
-def _told(ends: DataFrame, source: Source) -> DataFrame:
+def _declared_rows(ends: DataFrame, source: Source) -> DataFrame:
     """txn_id, told: how many rows its transaction has in tables that are followed; null where it isn't told."""
     of_tables = F.from_json(F.try_element_at("info", F.lit("data_collections")), _COUNTS)
     total = F.try_element_at("info", F.lit("event_count")).try_cast("bigint")

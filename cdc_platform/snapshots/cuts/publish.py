@@ -211,10 +211,10 @@ def _all_ended(config: Config, source: Source, last: _Last) -> bool:
     marks = f"FROM {{marks}} WHERE {new} AND kind IN {MARKS} AND order_key['epoch'] = {found['low']}"
     row = delta_table.ask(f"SELECT order_key {rows} {_NEWEST}", changelog=paths["changelog"])
     mark = delta_table.ask(f"SELECT order_key {marks} {_NEWEST}", marks=paths["marks"])
-    return bool(mark) and _place(row[0]) <= _place(mark[0])
+    return bool(mark) and _order_fields(row[0]) <= _order_fields(mark[0])
 
 
-def _place(of: Mapping[str, Any]) -> list[int]:
+def _order_fields(of: Mapping[str, Any]) -> list[int]:
     return [int(of["order_key"][f]) for f in order_places.FIELDS]
 
 

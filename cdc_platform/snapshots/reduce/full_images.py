@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import ties
-from cdc_platform.changelog.full_images import PlainTable, plain_table
+from cdc_platform.changelog.full_images import FullImageTable, full_image_table
 from cdc_platform.lake.data_files import units
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots.reduce import images, latest_by_key
@@ -32,11 +32,11 @@ _FEW = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class FullImages:
     """A table whose changes in a batch are plain: its files, and what they come to. untied: it is noted that no two
     changes of a key came by two partitions at one source time, where no position orders them."""
 
-    table: PlainTable
+    table: FullImageTable
     files: list[File]
     figures: Profile
     untied: bool
@@ -51,7 +51,7 @@ class Plain:
         tasks = [[latest_by_key.Numbered(number[u.file], u) for u in share] for share in shares]
         parts = latest_by_key.parts(self.figures.changes, cores)
         ids = spark.range(0, len(tasks), 1, len(tasks))
-        found = ids.mapInArrow(partial(latest_by_key.heads, tasks, self.table, parts), latest_by_key.PARTS)
+        found = ids.mapInArrow(partial(latest_by_key.latest_changes, tasks, self.table, parts), latest_by_key.PARTS)
         of_parts = found.repartitionById(parts, F.col("part"))
         places = of_parts.mapInArrow(partial(latest_by_key.last, self.table), latest_by_key.PLACES)
         return places.repartitionById(min(len(self.files), -(-self.figures.changes // _FEW)), F.col("file"))
@@ -59,12 +59,12 @@ class Plain:
 
 def survey(
     spark: SparkSession, files: Mapping[File, list[Any] | None], tables: Mapping[Name, list[TableColumn]]
-) -> dict[Name, Plain]:
+) -> dict[Name, FullImages]:
     """Those of some tables whose changes in these changelog files are plain. files: with what each notes of the tables
     that it has changes of (changelog/file_stats.py)."""
     asked = {n: t for n, columns in tables.items() if files and (t := _table(n, columns)) is not None}
     noted = {n: _noted(t, files) for n, t in asked.items()}
-    found = {n: p for n, p in noted.items() if isinstance(p, Plain)}
+    found = {n: p for n, p in noted.items() if isinstance(p, FullImages)}
     asked = {n: t for n, t in asked.items() if noted[n] is None}
     if not asked:
         return found
@@ -74,11 +74,11 @@ def survey(
         if None not in told and any(f["changes"] for f in told):
             mine = [file for file, note in files.items() if note is None or any(_of(table, g) for g in note)]
             some = [f for f in told if f["changes"]]
-            found[name] = Plain(table, mine, _figures(some), ties.untied(some))
+            found[name] = FullImages(table, mine, _profile(some), ties.untied(some))
     return found
 
 
-def _noted(table: PlainTable, files: Mapping[File, list[Any] | None]) -> Plain | bool | None:
+def _noted(table: FullImageTable, files: Mapping[File, list[Any] | None]) -> FullImages | bool | None:
     """What the files' notes say of a table: plain, False: not; None: they don't tell."""
     if None in files.values():
         return None
@@ -90,7 +90,7 @@ def _noted(table: PlainTable, files: Mapping[File, list[Any] | None]) -> Plain |
     if not all(p and {n: p[n] for n in same} == same for p in rows):
         return False
     some = [p for _, p in groups]
-    return Plain(table, list(dict.fromkeys(file for file, _ in groups)), _figures(some), ties.untied(some))
+    return FullImages(table, list(dict.fromkeys(file for file, _ in groups)), _profile(some), ties.untied(some))
 
 
 def _only_truncates(told: dict[str, Any]) -> bool:
@@ -99,17 +99,17 @@ def _only_truncates(told: dict[str, Any]) -> bool:
     return told["changes"] == told.get("truncates", 0)
 
 
-def _of(table: PlainTable, group: dict[str, Any]) -> bool:
+def _of(table: FullImageTable, group: dict[str, Any]) -> bool:
     return group["db"] is not None and name_of(group) == table.name
 
 
-def _table(name: Name, columns: list[TableColumn]) -> PlainTable | None:
+def _table(name: Name, columns: list[TableColumn]) -> FullImageTable | None:
     if any(c.collation for c in columns):
         return None
-    return plain_table(name, [(c.name, c.type) for c in columns], tuple(c.name for c in columns if c.key))
+    return full_image_table(name, [(c.name, c.type) for c in columns], tuple(c.name for c in columns if c.key))
 
 
-def _figures(told: list[dict[str, Any]]) -> Profile:
+def _profile(told: list[dict[str, Any]]) -> Profile:
     orders = [o for f in told for o in f["orders"]]
     ranges = [f["keys_range"] for f in told if not _only_truncates(f)]
     emptied = [at for f in told if (at := f.get("truncated"))]
@@ -136,7 +136,7 @@ def _order(numbers: list[int]) -> Row:
     return Row(**{**told, "pos": Decimal(told["pos"])})
 
 
-def fold(spark: SparkSession, plain: Plain, columns: list[TableColumn]) -> DataFrame:
+def fold(spark: SparkSession, plain: FullImages, columns: list[TableColumn]) -> DataFrame:
     """One row per key, as fold.fold gives them."""
     names, keys = key_names(columns), [c for c in columns if c.key]
     given = ", ".join([*(f"t{i} STRING" for i, _ in enumerate(keys)), images.TEXTS])

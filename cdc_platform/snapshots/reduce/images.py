@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.full_images import Figures, PlainTable, looked, texts_of, told
+from cdc_platform.changelog.full_images import FullImageTable, ImageStatistics, looked, statistics_json, texts_of
 from cdc_platform.changelog.order_key import numbers
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.changes.maps import map_value
@@ -36,20 +36,20 @@ class Survey:
     """The work of a pass over changelog files that note nothing: per table what its changes come to, None where they
     aren't plain."""
 
-    tables: tuple[PlainTable, ...]
+    tables: tuple[FullImageTable, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> list[dict[str, Any] | None]:
-        found: list[Figures | None] = [Figures() for _ in self.tables]
+        found: list[ImageStatistics | None] = [ImageStatistics() for _ in self.tables]
         for batch in batches:
             for i, table in enumerate(self.tables):
                 figures = found[i]
                 rows = batch if figures is None else batch.filter(table.rows(batch))
                 if figures is not None and rows.num_rows and not _looked(table, rows, figures):
                     found[i] = None
-        return [None if f is None else told(f) for f in found]
+        return [None if f is None else statistics_json(f) for f in found]
 
 
-def _looked(table: PlainTable, rows: pa.RecordBatch, figures: Figures) -> bool:
+def _looked(table: FullImageTable, rows: pa.RecordBatch, figures: ImageStatistics) -> bool:
     try:
         order = numbers(rows.column("order_key"))
     except pa.ArrowInvalid:  # a position that no 64-bit integer holds
@@ -61,9 +61,9 @@ TEXTS = f"_cdc_order {ORDER_TYPE}, _cdc_source_time TIMESTAMP, deleted BOOLEAN"
 """Columns that `texts` gives beside the texts of the key `t0`, `t1`, … and of all columns `x0`, `x1`, …"""
 
 
-def texts(files: list[File], table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def texts(files: list[File], table: FullImageTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Where changes stand, as heads.last tells, all of a file in one task → their keys, images and orders."""
-    workers.settle()
+    workers.configure()
     places: dict[int, list[np.ndarray]] = {}
     for batch in batches:
         for file, at in zip(batch.column("file").to_pylist(), batch.column("at"), strict=True):
@@ -89,7 +89,7 @@ def rows_at(file: File, at: np.ndarray, schema: pa.Schema = IMAGES) -> Iterator[
                 yield batch.take(pa.array(here))
 
 
-def texts_in(rows: pa.RecordBatch, table: PlainTable) -> pa.RecordBatch:
+def texts_in(rows: pa.RecordBatch, table: FullImageTable) -> pa.RecordBatch:
     """Changes of a table → their keys, images and orders, as `texts`; where it has no key, their addresses."""
     deleted = pc.equal(rows.column("op"), "delete")
     columns: dict[str, pa.Array] = {f"t{i}": map_value(rows.column("key"), k) for i, k in enumerate(table.keys)}

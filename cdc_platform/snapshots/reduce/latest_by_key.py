@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.full_images import PlainTable
+from cdc_platform.changelog.full_images import FullImageTable
 from cdc_platform.changelog.hashing import hashes
 from cdc_platform.changelog.order_key import those
 from cdc_platform.changelog.unify import CHANGELOG_FILE
@@ -52,20 +52,20 @@ def parts(changes: int, cores: int) -> int:
     return 1 if changes <= _HELD else max(cores, -(-changes // _PART_ROWS))
 
 
-def heads(
-    tasks: list[list[Numbered]], table: PlainTable, number: int, ids: Iterator[pa.RecordBatch]
+def latest_changes(
+    tasks: list[list[Numbered]], table: FullImageTable, number: int, ids: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Changes of a table in the files of some tasks, of each key the last one of many, in `number` parts."""
-    workers.settle()
+    workers.configure()
     for batch in ids:
         for task in batch.column(0).to_pylist():
-            for some in _heads(tasks[task], table):
+            for some in _latest(tasks[task], table):
                 yield from _parted(some, table, number)
 
 
-def last(table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def last(table: FullImageTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Parts as `heads` gives them, each whole → where the last change of each key stands."""
-    workers.settle()
+    workers.configure()
     streams = (stream for batch in batches for stream in batch.column("heads"))
     for some in _windows(chain.from_iterable(map(_of_stream, streams)), table, once=True):
         file, at = (some.column(c).to_numpy() for c in ("file", "at"))
@@ -75,11 +75,11 @@ def last(table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
         yield pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), pa.array(places, pa.binary())], ["file", "at"])
 
 
-def _heads(files: list[Numbered], table: PlainTable) -> Iterator[pa.RecordBatch]:
+def _latest(files: list[Numbered], table: FullImageTable) -> Iterator[pa.RecordBatch]:
     return _windows(chain.from_iterable(_of_file(file, table) for file in files), table, once=False)
 
 
-def _windows(changes: Iterable[pa.RecordBatch], table: PlainTable, *, once: bool) -> Iterator[pa.RecordBatch]:
+def _windows(changes: Iterable[pa.RecordBatch], table: FullImageTable, *, once: bool) -> Iterator[pa.RecordBatch]:
     """Of each key the last change; once: each key once, however many there are."""
     held: list[pa.RecordBatch] = []
     rows = size = known = 0
@@ -99,7 +99,7 @@ def _windows(changes: Iterable[pa.RecordBatch], table: PlainTable, *, once: bool
         yield newest(held, table)
 
 
-def _of_file(file: Numbered, table: PlainTable) -> Iterator[pa.RecordBatch]:
+def _of_file(file: Numbered, table: FullImageTable) -> Iterator[pa.RecordBatch]:
     base = 0
     for batch in read(file.unit, COLUMNS):
         mine = table.rows(batch)
@@ -109,7 +109,7 @@ def _of_file(file: Numbered, table: PlainTable) -> Iterator[pa.RecordBatch]:
             yield head(file.number, those(batch, mine), at, table)
 
 
-def head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -> pa.RecordBatch:
+def head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: FullImageTable) -> pa.RecordBatch:
     orders = rows.column("order_key").flatten()
     columns = {
         **{f"t{i}": map_value(rows.column("key"), k) for i, k in enumerate(table.keys)},
@@ -122,7 +122,7 @@ def head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
+def newest(held: list[pa.RecordBatch], table: FullImageTable) -> pa.RecordBatch:
     """Of each key the last change in order, the changes as they stood; of a table without a key all of them. Empties
     `held`: nothing is to be there twice."""
     [every] = pa.Table.from_batches(held).combine_chunks().to_batches()
@@ -137,7 +137,7 @@ def newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
     return every.take(pa.array(np.sort(row(last_ones))))
 
 
-def _keys(table: PlainTable) -> list[str]:
+def _keys(table: FullImageTable) -> list[str]:
     return [f"t{i}" for i, _ in enumerate(table.keys)]
 
 
@@ -163,7 +163,7 @@ def ranks(n: int, columns: Iterable[np.ndarray]) -> tuple[np.ndarray, Callable[[
     return rank, lambda rank: order[rank]
 
 
-def _parted(rows: pa.RecordBatch, table: PlainTable, number: int) -> Iterator[pa.RecordBatch]:
+def _parted(rows: pa.RecordBatch, table: FullImageTable, number: int) -> Iterator[pa.RecordBatch]:
     """Rows as streams of their parts."""
     part = hashes([rows.column(k) for k in _keys(table)]) % np.uint64(number)
     order = np.argsort(part, kind="stable")

@@ -46,7 +46,7 @@ class Step:
     @property
     def place(self) -> tuple[Any, ...]:
         """Where it stands among the steps of its key."""
-        return (*place(self.change), self.deleted)
+        return (*sort_key(self.change), self.deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Row:
     truncated: Change | None = None
 
 
-def place(change: Change) -> tuple[Any, ...]:
+def sort_key(change: Change) -> tuple[Any, ...]:
     """Where a change stands among all of its table."""
     return (change["order_key"], *(-1 if change[c] is None else change[c] for c in UNIQUE))
 
@@ -102,7 +102,7 @@ def row(
     """What steps of one key come to, in whatever order they are given. columns: names of the table's. truncates: of its
     table. held: where what a lost move lacks is told; None: nowhere."""
     ordered = sorted(mine, key=lambda s: s.place)
-    last_truncate = max(truncates, key=place, default=None)
+    last_truncate = max(truncates, key=sort_key, default=None)
     if last_truncate is not None:
         alive = [s for s in ordered if s.change["order_key"] > last_truncate["order_key"]]
         if not alive:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.changelog.full_images import PlainTable
+from cdc_platform.changelog.full_images import FullImageTable
 from cdc_platform.changelog.order_key import numbers, those
 from cdc_platform.changelog.ties import Hashed, hashed
 from cdc_platform.changelog.unify import CHANGELOG_FILE
@@ -24,7 +24,7 @@ from cdc_platform.spark.cores import cores_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.snapshots.reduce.full_images import Name, Plain
+    from cdc_platform.snapshots.reduce.full_images import FullImages, Name
 
 _COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "key", "order_key")])
 _PARTED, _TIED = "part INT, hashes BINARY, partitions BINARY", pa.schema([("tied", pa.int32())])
@@ -34,7 +34,7 @@ _AT_ONCE = 1 << 20
 """Changes that are looked at together, 10 bytes each; so many come to the driver: a shuffle would take longer."""
 
 
-def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[Name]":
+def untied(spark: "SparkSession", tables: "Mapping[Name, FullImages]") -> "frozenset[Name]":
     """Those of some tables of which no two changes of one key came by two partitions at one source time. Certain of
     these; the others may have such changes."""
     noted = frozenset(name for name, plain in tables.items() if plain.untied)
@@ -56,9 +56,9 @@ def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[
 
 
 def _hashed(
-    tasks: list[list[Unit]], tables: list[PlainTable], parts: int, ids: Iterator[pa.RecordBatch]
+    tasks: list[list[Unit]], tables: list[FullImageTable], parts: int, ids: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     for batch in ids:
         for unit in (unit for task in batch.column(0).to_pylist() for unit in tasks[task]):
             for rows in read(unit, _COLUMNS):
@@ -66,7 +66,9 @@ def _hashed(
                     yield from _parted(i, table, those(rows, table.rows(rows)), len(tables), parts)
 
 
-def _parted(number: int, table: PlainTable, rows: pa.RecordBatch, tables: int, parts: int) -> Iterator[pa.RecordBatch]:
+def _parted(
+    number: int, table: FullImageTable, rows: pa.RecordBatch, tables: int, parts: int
+) -> Iterator[pa.RecordBatch]:
     found, partition = hashed([map_value(rows.column("key"), k) for k in table.keys], numbers(rows.column("order_key")))
     found = (found // np.uint64(tables)) * np.uint64(tables) + np.uint64(number)  # tells its table
     part = (found // np.uint64(tables)) % np.uint64(parts)
@@ -82,7 +84,7 @@ def _packed(numbers: np.ndarray) -> pa.BinaryArray:
 
 
 def _tied_by_workers(tables: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     yield from _tied(tables, batches)
 
 

@@ -105,7 +105,7 @@ def _add(columns: Columns, effect: Effect) -> None:
     for added in effect.added:
         if _find(columns.names, added.name) is not None:
             continue
-        before = [c.name for c in effect.columns[: _place(effect, added.name)]]
+        before = [c.name for c in effect.columns[: _index(effect, added.name)]]
         previous = next((n for b in reversed(before) if (n := _find(columns.names, b))), None)
         add(columns, TableColumn(added.name, parse_type(added.type), False), previous)
 
@@ -175,7 +175,7 @@ def _fill_nulls(spark: SparkSession, target: Target, effect: Effect, order: Orde
     return True
 
 
-def _place(effect: Effect, name: str) -> int:
+def _index(effect: Effect, name: str) -> int:
     return next((i for i, c in enumerate(effect.columns) if c.name.lower() == name.lower()), len(effect.columns))
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped, UnknownType
-from cdc_platform.formats.events import told_apart
+from cdc_platform.formats.events import require_distinct_names
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.tables import ORDER, Name
 from cdc_platform.tables.columns import sql
@@ -123,7 +123,7 @@ def columns_of(source: Source, name: Name, columns_json: str) -> list[TableColum
         key = c["name"] in keys if keys else c["key"]
         out.append(TableColumn(c["name"], type_, key, collation if key and type_.spark == "string" else None))
     try:
-        told_apart(c.name for c in out)
+        require_distinct_names(c.name for c in out)
     except ValueError as error:
         raise TableStopped(source.name, name, str(error)) from None
     missing = set(keys or ()) - {c.name for c in out}

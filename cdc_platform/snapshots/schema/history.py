@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.changelog.schema import Came, Carry, Order, Step
+from cdc_platform.changelog.schema import Came, Order, Step, Upcast
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import origin_of
 from cdc_platform.errors import UnknownType
@@ -41,7 +41,7 @@ class Plan:
     names whose rows aren't simply today's; `columns`: of today's tables concerned; `merged`: per snapshot of several
     tables, their column lists."""
 
-    spans: dict[Name, list[Carry]]
+    spans: dict[Name, list[Upcast]]
     columns: dict[Name, str | None]
     merged: dict[Name, dict[Name, str]]
 
@@ -84,7 +84,7 @@ class History:
 
     def plan(self) -> Plan:
         """What batches need."""
-        every = {n: self.full.carries(n) for n in self.full.names}
+        every = {n: self.full.upcasts(n) for n in self.full.names}
         spans = {n: cs for n, cs in every.items() if any(not c.nothing or c.today != n for c in cs)}
         today = {c.today for carries in spans.values() for c in carries if c.today is not None}
         targets = {self.source.tables.routed(*n) for n in self._names if self.source.tables.routes}
@@ -170,7 +170,7 @@ def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[
 # -- in place ----------------------------------------------------------------------------------------------
 
 
-def in_place(steps: Iterable[Step], names: Iterable[Name]) -> bool:
+def changes_only_columns(steps: Iterable[Step], names: Iterable[Name]) -> bool:
     """Whether the steps change the columns of these tables only, and no value that they hold."""
     of = set(names)
     return all(

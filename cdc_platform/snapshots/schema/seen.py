@@ -35,7 +35,7 @@ class Seen:
 def seen(config: Config, source: Source, read: Effects | None = None) -> Seen:
     """As the lake has it now. read: who reads the statements; None: what runs have kept of them, else the parsers,
     which take a JVM. Raises deltalake's TableNotFoundError: no run has come to the changelog yet."""
-    every = _told(config, source)
+    every = _recorded(config, source)
     # Statements that a connector made up to describe tables (its own snapshot) did nothing at the source.
     rows = [r for r in every if r["kind"] == "message" or not _made_up(r)]
     ddl = [r for r in rows if r["kind"] == "ddl"]
@@ -48,7 +48,7 @@ def seen(config: Config, source: Source, read: Effects | None = None) -> Seen:
     )
     read = read or partial(_known_effects, config, source)
     full = schema_history(told, read, fold=options.fold if options else False, loads=again)
-    replaced = {s.address: _told_by_rows(s) for s in again.replaced}
+    replaced = {s.address: _inferred_step(s) for s in again.replaced}
     ddl, placed = [*ddl, *replaced.values()], placed | replaced.keys()
     outside = [r for r in every if r["kind"] == "ddl" and r["ddl"] and r["address"] not in placed]
     ordered = sorted(outside, key=lambda r: (r["order"], r["address"]))
@@ -80,7 +80,7 @@ def _options(source: Source) -> MySqlOptions | None:
     return options if isinstance(options, MySqlOptions) else None
 
 
-def _told(config: Config, source: Source) -> list[dict[str, Any]]:
+def _recorded(config: Config, source: Source) -> list[dict[str, Any]]:
     """DDL and column lists of the source."""
     rows = delta_table.ask(
         'SELECT kind, db, schema, "table", columns, ddl, info, gtid, source_time, order_key, topic, "partition", '
@@ -88,14 +88,14 @@ def _told(config: Config, source: Source) -> list[dict[str, Any]]:
         f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
-    return [_plain(r) for r in rows]
+    return [_as_step(r) for r in rows]
 
 
 def _made_up(row: dict[str, Any]) -> bool:
     return dict(row["info"] or ()).get("snapshot", "false") != "false"
 
 
-def _told_by_rows(step: Step) -> dict[str, Any]:
+def _inferred_step(step: Step) -> dict[str, Any]:
     """A step that no statement tells, as the row of one: it stands where its rows do, without a time or a transaction
     of its own."""
     address = dict(zip(("topic", "partition", "offset", "entry_index"), step.address, strict=True))
@@ -107,7 +107,7 @@ def address_of(row: dict[str, Any]) -> Address:
     return row["topic"], row["partition"], row["offset"], row["entry_index"]
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _as_step(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "order": tuple(map(int, row["order_key"].values())), "address": address_of(row)}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.changelog.order_key import numbers
-from cdc_platform.changelog.schema import Carry, Order
+from cdc_platform.changelog.schema import Order, Upcast
 from cdc_platform.changes.maps import of_table
 from cdc_platform.mysql.effects import Retyped
 from cdc_platform.snapshots.schema.by_text import Refused
@@ -26,7 +26,7 @@ from cdc_platform.tables import Name, name_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Spans = Mapping[Name, Sequence[Carry]]
+Spans = Mapping[Name, Sequence[Upcast]]
 Lists = Mapping[Name, Sequence[str]]
 """Names of the columns of today's tables, in order."""
 UNTOLD = "untold_before"
@@ -34,7 +34,7 @@ UNTOLD = "untold_before"
 hold today. In `key` and `before` they are as they were."""
 
 
-def carried(rows: "DataFrame", spans: Spans, lists: Lists, *, untold: bool = False) -> "DataFrame":
+def upcast(rows: "DataFrame", spans: Spans, lists: Lists, *, untold: bool = False) -> "DataFrame":
     """Changelog rows → the same under today's `db` and `table` with today's columns; without rows whose table is
     gone. Carried rows lose `schema_version`: it names columns of another day. Ask `unknown` and `refused` first: rows
     whose carry isn't known stay as they are. untold: with UNTOLD, where there are spans."""
@@ -47,13 +47,13 @@ def carried(rows: "DataFrame", spans: Spans, lists: Lists, *, untold: bool = Fal
 
 
 def _each(spans: Spans, lists: Lists, untold: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+    workers.configure()
     for batch in batches:
         own = batch.append_column(UNTOLD, _names([], batch.num_rows)) if untold else batch
-        yield from carried_rows(own, spans, lists)
+        yield from upcast_rows(own, spans, lists)
 
 
-def carried_rows(batch: pa.RecordBatch, spans: Spans, lists: Lists) -> Iterator[pa.RecordBatch]:
+def upcast_rows(batch: pa.RecordBatch, spans: Spans, lists: Lists) -> Iterator[pa.RecordBatch]:
     """The same of rows in memory, with UNTOLD if they have it. They come in another order."""
     left = np.ones(batch.num_rows, bool)
     order = _orders(batch.column("order_key"))
@@ -68,7 +68,7 @@ def carried_rows(batch: pa.RecordBatch, spans: Spans, lists: Lists) -> Iterator[
             if here.any():
                 left &= ~here
                 if carry.today is not None:
-                    yield _carried(batch.filter(pa.array(here)), name, carry, lists.get(carry.today, ()))
+                    yield _upcast_table(batch.filter(pa.array(here)), name, carry, lists.get(carry.today, ()))
     if left.any():
         yield batch if left.all() else batch.filter(pa.array(left))
 
@@ -96,7 +96,7 @@ def _before(order: list[np.ndarray], place: Order) -> np.ndarray:
     return found.astype(bool)
 
 
-def _carried(rows: pa.RecordBatch, name: Name, carry: Carry, columns: Sequence[str]) -> pa.RecordBatch:
+def _upcast_table(rows: pa.RecordBatch, name: Name, carry: Upcast, columns: Sequence[str]) -> pa.RecordBatch:
     """Rows of one name and time."""
     n = rows.num_rows
     made: dict[str, pa.Array] = {}
@@ -121,7 +121,7 @@ _Refused = list[tuple[str, np.ndarray]]
 """Columns, each with the images whose value of it is refused."""
 
 
-def _image(images: pa.MapArray, carry: Carry, columns: Sequence[str], *, row: bool) -> tuple[pa.MapArray, _Refused]:
+def _image(images: pa.MapArray, carry: Upcast, columns: Sequence[str], *, row: bool) -> tuple[pa.MapArray, _Refused]:
     """Row images, or keys, as they would be today; new columns are filled in rows only. Values that are refused stay
     as they were: `refused` told before of those that rows still held, the others stand for rows that were gone by
     then."""
@@ -137,7 +137,7 @@ def _image(images: pa.MapArray, carry: Carry, columns: Sequence[str], *, row: bo
     return found.maps(columns), refused
 
 
-def _fill(found: Images, carry: Carry) -> None:
+def _fill(found: Images, carry: Upcast) -> None:
     """New columns, as the statements filled them that added them. Later ones change their types, as of all others."""
     had = {name.lower(): name for name in found.columns}
     for added in carry.added.values():
@@ -168,7 +168,7 @@ def _names(refused: _Refused, n: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array([*of], pa.string()).take(pa.array(np.nonzero(each)[1])))
 
 
-def inexact(carry: Carry) -> list[str]:
+def inexact(carry: Upcast) -> list[str]:
     """What the feed doesn't tell of such rows: new columns that hold NULL for want of better."""
     return [
         f"{a.name}: what it holds in rows from before it was added isn't told"
@@ -177,7 +177,7 @@ def inexact(carry: Carry) -> list[str]:
     ]
 
 
-def unknown(carry: Carry) -> str | None:
+def unknown(carry: Upcast) -> str | None:
     """Why such rows can't be carried."""
     if carry.unknown:
         return carry.unknown
@@ -190,7 +190,7 @@ def unknown(carry: Carry) -> str | None:
     return None
 
 
-def refused(rows: "Callable[[], DataFrame]", carry: Carry) -> str | None:
+def refused(rows: "Callable[[], DataFrame]", carry: Upcast) -> str | None:
     """Why some of such rows can't be carried, that hold a value of which the server may have made another one; the
     others can. Asks for the rows only where a statement may have done that: Spark takes a while to plan them."""
     if not any(may_refuse(t) for types in carry.retyped.values() for t in types):
@@ -199,8 +199,8 @@ def refused(rows: "Callable[[], DataFrame]", carry: Carry) -> str | None:
     return None if found is None else str(found["why"])
 
 
-def _refusals(carry: Carry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    workers.settle()
+def _refusals(carry: Upcast, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    workers.configure()
     for batch in batches:
         for name, held in _held(batch, carry).items():
             of = held
@@ -211,7 +211,7 @@ def _refusals(carry: Carry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
                 yield pa.RecordBatch.from_pydict({"why": [f"column {name!r}: {why}"]})
 
 
-def _held(batch: pa.RecordBatch, carry: Carry) -> dict[str, ImageColumn]:
+def _held(batch: pa.RecordBatch, carry: Upcast) -> dict[str, ImageColumn]:
     """What rows hold after their changes in columns of another type since: what the row after doesn't tell the row
     before does, or the key."""
     images = ("after", "before", *(("key",) if carry.key is None else ()))

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.file_stats import TableStatistics
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import Tables
 from cdc_platform.lake import delta_table, lease, stores
 from cdc_platform.lake.data_files import Output, note_of
 from cdc_platform.lake.store import File, Store
-from cdc_platform.snapshots.schema.upcast import Lists, Spans, carried_rows
+from cdc_platform.snapshots.schema.upcast import Lists, Spans, upcast_rows
 from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import CARRIED, CHANGELOG, Name, name_of
 
@@ -39,12 +39,12 @@ class Carrying:
     tables: Tables
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
-        touched, lists = Touched(self.tables, self.columns, self.stated), listed(self.columns)
+        touched, lists = TableStatistics(self.tables, self.columns, self.stated), listed(self.columns)
         for batch in batches:
-            for rows in carried_rows(batch, self.spans, lists):
+            for rows in upcast_rows(batch, self.spans, lists):
                 touched.add(rows)
                 out[_ROWS].write(rows)
-        out[_ROWS].note = touched.told()
+        out[_ROWS].note = touched.to_json()
 
 
 def listed(columns: Mapping[Name, str]) -> Lists:
@@ -52,7 +52,7 @@ def listed(columns: Mapping[Name, str]) -> Lists:
     return {name: [c["name"] for c in json.loads(text)] for name, text in columns.items()}
 
 
-def carried_files(
+def upcast_files(
     spark: "SparkSession",
     config: Config,
     source: Source,

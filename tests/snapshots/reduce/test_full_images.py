@@ -123,7 +123,7 @@ def test_truncates_alone_are_of_any_columns():
     rows = {**table.as_noted(), "changes": 2, "deletes": 0, "orders": [[0, 1, 5, 0, 0, 5]] * 2, "keys_range": [3, 4]}
     groups = [{"db": "d", "table": "t", "plain": p} for p in (rows, alone)]
     found = full_images._noted(table, {file_at("/f"): groups})
-    assert isinstance(found, full_images.Plain)
+    assert isinstance(found, full_images.FullImages)
     assert (found.figures.changes, found.figures.low_key, found.figures.high_key) == (3, 3, 4)
     assert tuple(map(int, found.figures.truncated_at)) == tuple(at[0])
     groups[1]["plain"] = None  # an earlier version noted nothing of it
@@ -210,7 +210,7 @@ def test_notes_are_believed_where_they_are_of_the_same_table(noted, said):
     note |= {"changes": 1, "deletes": 0, "orders": [[0, 1, 5, 0, 0, 5]] * 2, "keys_range": None}
     note = {k: v for k, v in note.items() if v is not None or k == "keys_range"}
     found = full_images._noted(table, {file_at("/f"): [{"db": "d", "table": "t", "plain": note}]})
-    assert (isinstance(found, full_images.Plain) or found) == said
+    assert (isinstance(found, full_images.FullImages) or found) == said
 
 
 class Files:

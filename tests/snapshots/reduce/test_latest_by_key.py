@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.changelog import hashing
-from cdc_platform.changelog.full_images import plain_table
+from cdc_platform.changelog.full_images import full_image_table
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.reduce import latest_by_key
 
-TABLE = plain_table(("d", "t"), [("a", parse_type("int")), ("b", parse_type("text"))], ("a", "b"))
+TABLE = full_image_table(("d", "t"), [("a", parse_type("int")), ("b", parse_type("text"))], ("a", "b"))
 
 _NUMBERS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**20)
 

@@ -6,13 +6,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.changelog.full_images import plain_table
+from cdc_platform.changelog.full_images import full_image_table
 from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.reduce import ties
 from cdc_platform.tables import CHANGELOG
 
-TABLES = [plain_table(("d", t), [("a", parse_type("int"))], ("a",)) for t in ("t0", "t1", "t2")]
+TABLES = [full_image_table(("d", t), [("a", parse_type("int"))], ("a",)) for t in ("t0", "t1", "t2")]
 COLUMNS = CHANGELOG.arrow("db", "schema", "table", "key", "order_key")
 
 

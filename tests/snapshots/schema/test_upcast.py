@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.changelog.schema import Carry, carried_list
+from cdc_platform.changelog.schema import Upcast, upcast_list
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.mysql.effects import Added, Retyped
 from cdc_platform.snapshots.schema import upcast
@@ -54,9 +54,9 @@ def test_images_by_column_are_the_same_images(images: list[Any], start: int, fir
         assert [n for n in names if n in first] == [n for n in first if n in names]
 
 
-RENAMED = Carry((1, 0, 0, 0, 0, 0), ("shop", "new"), names={"a": "b", "b": "A", "old": "New"})
-GONE = Carry((1, 1, 0, 0, 0, 0), None)
-WIDER = Carry(
+RENAMED = Upcast((1, 0, 0, 0, 0, 0), ("shop", "new"), names={"a": "b", "b": "A", "old": "New"})
+GONE = Upcast((1, 1, 0, 0, 0, 0), None)
+WIDER = Upcast(
     None,
     ("shop", "t"),
     names={"c": None},
@@ -98,7 +98,7 @@ def modelled(change: tuple[str, tuple[int, int, int], Image | None, Image | None
     )
 )
 def test_rows_are_carried_as_one_by_one(changes: list[Any]) -> None:
-    made = [r for b in upcast.carried_rows(rows(changes), SPANS, {}) for r in b.to_pylist()]
+    made = [r for b in upcast.upcast_rows(rows(changes), SPANS, {}) for r in b.to_pylist()]
     found = [
         (r["table"], tuple(int(r["order_key"][n]) for n in ("epoch", "file", "pos")), *_dicts(r["after"], r["key"]))
         for r in made
@@ -119,10 +119,10 @@ def _sorted(change: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def test_values_that_are_refused_are_told_one_by_one() -> None:
     """Of the row before; the others of the column are as the server made them."""
-    to_set = Carry(None, ("shop", "t"), retyped={"b": [Retyped("varchar(9)", "set('a','b')")]})
+    to_set = Upcast(None, ("shop", "t"), retyped={"b": [Retyped("varchar(9)", "set('a','b')")]})
     told = rows([("t", (1, 0, n), {"b": "a"}, {"b": text}) for n, text in enumerate(("b,a", "z", "b,a"))])
     batch = told.append_column(upcast.UNTOLD, pa.array([[]] * 3, pa.list_(pa.string())))
-    [made] = upcast.carried_rows(batch, {("shop", "t"): [to_set]}, {})
+    [made] = upcast.upcast_rows(batch, {("shop", "t"): [to_set]}, {})
     assert [dict(k)["b"] for k in made.column("key").to_pylist()] == ["a,b", "z", "a,b"]
     assert made.column(upcast.UNTOLD).to_pylist() == [[], ["b"], []]
 
@@ -139,8 +139,8 @@ def test_values_that_are_refused_are_told_one_by_one() -> None:
 )
 def test_what_a_new_column_was_filled_with_changes_with_its_type(added: Added, then: Retyped, is_: str | None) -> None:
     """As MariaDB 10.11 with an empty sql_mode has it."""
-    carry = Carry(None, ("shop", "t"), added={"z": added}, retyped={"z": [then]})
-    [made] = upcast.carried_rows(rows([("t", (1, 0, 1), {"b": "a"}, None)]), {("shop", "t"): [carry]}, {})
+    carry = Upcast(None, ("shop", "t"), added={"z": added}, retyped={"z": [then]})
+    [made] = upcast.upcast_rows(rows([("t", (1, 0, 1), {"b": "a"}, None)]), {("shop", "t"): [carry]}, {})
     [row] = made.column("after").to_pylist()
     assert dict(row)["z"] == (is_ or "2020-01-01 00:00:00.500")
-    assert carried_list([], carry) == [{"name": "z", "type": then.after, "key": False}]
+    assert upcast_list([], carry) == [{"name": "z", "type": then.after, "key": False}]
