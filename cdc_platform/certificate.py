@@ -99,7 +99,7 @@ def _held_back(config: Config, source: Source) -> set[Name]:
     known = {name for s, name in queries.known_tables(config) if s == source}
     unnamed = held - there - known
     ended = queries.ended(config) if unnamed else set()
-    return (held - there) & known | {name for name in unnamed if (source.name, name) not in ended}
+    return {name for name in held - there if name and (name in known or (source.name, name) not in ended)}
 
 
 def issue(config: Config, found: Iterable[Certificate]) -> None:
