@@ -240,7 +240,8 @@ def test_the_monitoring_page_names_every_check():
 
 
 def test_the_monitoring_page_names_a_tables_metadata():
-    source = (ROOT / "cdc_platform" / "automation" / "table_events.py").read_text(encoding="utf-8")
+    files = [ROOT / "cdc_platform" / "automation" / f"{name}.py" for name in ("table_events", "evidence")]
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
     text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     rows = text.partition("## On a table's page")[2].partition("\n## ")[0]
     told = {name for row in re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
