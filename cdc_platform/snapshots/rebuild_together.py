@@ -82,7 +82,7 @@ def rebuild_several(
     spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]
 ) -> dict[Name, state.Outcome]:
     """Outcomes of those of some snapshots that were made anew. The others are as they were: each is to be made by
-    itself (rebuild.anew)."""
+    itself (rebuild.rebuild_table)."""
     if source.tables.routes or len(names) < 2:
         return {}
     try:

@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 from cdc_platform.spark import workers
 for _ in range(2):
-    workers.settle()
+    workers.configure()
     grouped = pa.table({"a": ["x", "y", "x"], "n": [1, 2, 3]}).group_by(["a"]).aggregate([("n", "max")])
 print(sorted(grouped.to_pydict()["n_max"]), "pandas" in sys.modules, pa.default_memory_pool().backend_name)
 import pandas
