@@ -7,8 +7,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -176,24 +179,33 @@ with lease.held(lake, "s", "s", 0):
 """
 
 
-def test_a_clock_that_is_set_takes_no_lease_from_a_process_of_this_machine(tmp_path, clock_set):
+@contextmanager
+def running(script: str, *arguments: str) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
+    """A process of Python, and what it prints."""
+    ends = subprocess.PIPE
     process = subprocess.Popen(
-        [sys.executable, "-c", _HOLDS, str(tmp_path)],
+        [sys.executable, "-c", script, *arguments],
         cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=ends,
+        stdout=ends,
+        stderr=ends,
         text=True,
     )
     try:
         assert process.stdout
-        assert process.stdout.readline() == "held\n"
+        yield process, process.stdout
+    finally:
+        process.kill()
+
+
+def test_a_clock_that_is_set_takes_no_lease_from_a_process_of_this_machine(tmp_path, clock_set):
+    with running(_HOLDS, str(tmp_path)) as (process, told):
+        assert told.readline() == "held\n"
         clock_set(1)
         with pytest.raises(RunInProgress), held(stores.of(str(tmp_path), Storage()), 0.1):
             pass
         process.communicate("\n", timeout=60)
         assert process.returncode == 0
-    finally:
-        process.kill()
 
 
 def test_who_was_overtaken_commits_no_more_and_is_told(store):
@@ -282,16 +294,8 @@ def test_a_process_stopped_for_longer_than_its_lease_commits_no_more(store, tmp_
 
     path = str(tmp_path / "quarantine")
     new_tables.create(stores.of(path, Storage()), tables.QUARANTINE)
-    process = subprocess.Popen(
-        [sys.executable, "-c", _STOPPED, store.root, plain(store.storage), path],
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout
-        while int(process.stdout.readline()) < 3:
+    with running(_STOPPED, store.root, plain(store.storage), path) as (process, told):
+        while int(told.readline()) < 3:
             pass
         os.kill(process.pid, signal.SIGSTOP)
         with held(store, 20) as mine:
@@ -301,5 +305,3 @@ def test_a_process_stopped_for_longer_than_its_lease_commits_no_more(store, tmp_
             _, said = process.communicate(timeout=60)
             assert "LeaseLost: source s: this process was stopped" in said
             assert DeltaTable(path).version() - before <= 1  # one that had looked, and was stopped before it committed
-    finally:
-        process.kill()
