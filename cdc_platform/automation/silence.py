@@ -61,9 +61,11 @@ def freshness(config: Config, source: Source) -> int | None:
 
 
 def database_limit(config: Config, source: Source, last: datetime) -> Limit:
-    """How long a source's database may be silent while its capture is heard: by heartbeats that its own log holds
-    (`Format.log_times`), where it has sent some in the day before it was heard last (when that landed); else any
-    time. So one that is dead for long has the limit that it had."""
+    """How long a source's database may be silent while its capture is heard: what the configuration says; else by
+    heartbeats that its own log holds (`Format.log_times`), where it has sent some in the day before it was heard last
+    (when that landed); else any time. So one that is dead for long has the limit that it had."""
+    if source.database_timeout_s is not None:
+        return Limit(source.database_timeout_s, "database_timeout_s")
     form = FORMATS[source.format]
     measured = _interval(config, source, tuple(beat for beat in form.beats if beat.kind in form.log_times), last)
     if measured is None:

@@ -80,6 +80,15 @@ class Source(Model):
         "none there is no limit, and a source that sends nothing is quiet.",
         examples=[900],
     )
+    database_timeout_s: int | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds without anything from the database's own log (a change, a heartbeat that the log holds), "
+        "while its capture is heard, after which the database counts as silent. Set it where something writes to the "
+        "database at an interval: Debezium's `heartbeat.action.query`, `pt-heartbeat`, a scheduled event. Default: by "
+        "the heartbeats in its log that were seen so far; where there are none there is no limit.",
+        examples=[60],
+    )
     freshness_s: int | None = Field(
         default=None,
         ge=0,

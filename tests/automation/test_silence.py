@@ -11,7 +11,7 @@ from cdc_platform.automation.naming import Naming
 from cdc_platform.config import Config
 from cdc_platform.definitions import build
 from cdc_platform.units import when
-from tests.automation.conftest import complete, control, make_config, new_topic, send
+from tests.automation.conftest import changelog, complete, control, make_config, new_topic, send
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 NAME = "shop-dts"
@@ -124,6 +124,25 @@ def test_two_missed_heartbeats_of_the_database_are_told_while_its_capture_lives(
     control(config, NAME, "checkpoint", [NOW + timedelta(seconds=41)])
     late = tick(config, NOW + timedelta(seconds=41))
     assert (late.passed, late.metadata["state"].value) == (False, "database_silent")
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", ["debezium", "canal", "canal_json"])
+def test_a_row_that_something_writes_at_an_interval_tells_that_the_database_lives(feed, tick, name):
+    """As Debezium's heartbeat.action.query: the capture's own heartbeats go on when the rows stop."""
+    config = feed(name, database_timeout_s=60)
+    changelog(config, NAME, NOW)
+    for s in range(0, 61, 10):
+        control(config, NAME, "heartbeat", [NOW + timedelta(seconds=s)])
+    record(config, NOW + timedelta(seconds=61))
+    assert tick(config, NOW + timedelta(seconds=61)).passed
+    control(config, NAME, "heartbeat", [NOW + timedelta(seconds=61)])
+    late = tick(config, NOW + timedelta(seconds=61))
+    assert (late.passed, late.metadata["state"].value) == (False, "database_silent")
+    assert f"the last landed at {when(NOW)} (limit 1 min: database_timeout_s)" in str(late.description)
+    assert late.metadata["newest_of_database"].value == NOW.timestamp()
+    changelog(config, NAME, NOW + timedelta(seconds=61))
+    assert tick(config, NOW + timedelta(seconds=61)).passed
 
 
 @pytest.mark.broker
