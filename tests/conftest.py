@@ -124,6 +124,15 @@ def s3_storage(s3: s3_server.Server) -> Storage:
     )
 
 
+@pytest.fixture
+def in_a_bucket(s3: s3_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What puts a lake in a bucket, with credentials that the driver's environment alone has."""
+    monkeypatch.setenv("CDC_TEST_KEY", s3_server.KEY)
+    monkeypatch.setenv("CDC_TEST_SECRET", s3_server.SECRET)
+    storage = {"endpoint": s3.endpoint, "access_key": "${CDC_TEST_KEY}", "secret_key": "${CDC_TEST_SECRET}"}
+    return {"lake": f"s3a://{s3_server.BUCKET}/{tmp_path.name}", "storage": storage}
+
+
 @pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.s3)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """An empty lake's store: a folder's, then an S3 bucket's."""

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests import s3_server
 from tests.e2e.e2e_shop import Process
 
 
@@ -46,12 +45,3 @@ def rounds_of():
             return one
 
         yield start
-
-
-@pytest.fixture
-def in_a_bucket(s3, tmp_path, monkeypatch):
-    """What puts a lake in a bucket, with credentials that the driver's environment alone has."""
-    monkeypatch.setenv("CDC_TEST_KEY", s3_server.KEY)
-    monkeypatch.setenv("CDC_TEST_SECRET", s3_server.SECRET)
-    storage = {"endpoint": s3.endpoint, "access_key": "${CDC_TEST_KEY}", "secret_key": "${CDC_TEST_SECRET}"}
-    return {"lake": f"s3a://{s3_server.BUCKET}/{tmp_path.name}", "storage": storage}
