@@ -15,7 +15,6 @@ from cdc_platform.certificate import BROKEN
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import SetupError
 from cdc_platform.lake import queries, sequences
-from cdc_platform.lake.beside import LACKING, STOPPED
 from cdc_platform.shadow import kept
 from cdc_platform.shadow.kinds import COUNTS
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 OF_SOURCE, OF_TABLE = ("source",), ("source", "db", "table")
-SHORT = (LACKING, STOPPED)
-"""States of what is kept beside a table that don't end by themselves."""
 METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     "cdc_source_state": (("source", "state"), f"1 for the state that the source is in: {', '.join(STATES)}"),
     "cdc_source_lag_records": (OF_SOURCE, "Offsets in Kafka that have not landed; absent while Kafka doesn't answer"),
@@ -73,7 +70,7 @@ def samples(config: Config) -> Iterator[Sample]:
             labels = (source.name, ".".join(status.id[:-1]), status.table)
             yield from ((n, labels, value) for n, value in _of_table(status).items() if value is not None)
             for one in status.certificate.beside if status.certificate else ():
-                yield "cdc_beside_lacking", (*labels, one.kind), float(one.state in SHORT)
+                yield "cdc_beside_lacking", (*labels, one.kind), float(one.lacks_changes)
     yield from _of_pairs(config)
 
 

@@ -181,11 +181,11 @@ def held_rows(naming: Naming) -> Iterator[Problem]:
 
 
 def lacking_changes(naming: Naming, running: set[str]) -> Iterator[Problem]:
-    """Histories and typed changes that runs couldn't bring up to their tables. Not those that the next run makes or
-    goes on with, nor those of a stopped table. running: gets those that a run is making."""
+    """Histories and typed changes that lack changes of their tables. Not those that the next run makes first, nor
+    those of a stopped table, which is told by itself. running: gets those that a run is making."""
     for source in naming.config.sources:
         for name, kept in beside.of_source(naming.config, source).items():
-            for one in (o for o in kept if o.state == beside.LACKING):
+            for one in (o for o in kept if o.is_short):
                 what, key = f"{one.kind} of {source.name}/{'.'.join(name)}", naming.beside(source, *name)[one.kind].key
                 page = f"/assets/{key.to_user_string()}"
                 problem = Problem("changes_lacking", what, _line(one.reason or ""), path=page)

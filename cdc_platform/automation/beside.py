@@ -58,7 +58,7 @@ def _result(key: dg.AssetKey, one: Beside) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=HAS_ALL_CHANGES,
-        passed=one.state in (KEPT, WAITING),
+        passed=not one.lacks_changes,
         description=literal(_state_text(one)),
     )
 
@@ -79,7 +79,7 @@ def events(
         found = {"dagster/uri": path.uri(), "dagster/row_count": rows, "delta_version": version}
         metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _state_text(one)}
         tags = {SOURCE_TAG: naming.tag(source)}
-        lacks = one.state not in (KEPT, WAITING) and version is not None
+        lacks = one.lacks_changes and version is not None
         if one.state == KEPT or (lacks and last_recorded_states(instance, [key])[key] != _state_text(one)):
             yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
         elif one.state != WAITING:

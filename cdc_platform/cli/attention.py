@@ -68,12 +68,11 @@ def _stopped(config: Config, sources: Sequence[Source]) -> list[Finding]:
 def _lacking(config: Config, sources: Sequence[Source]) -> list[Finding]:
     from cdc_platform.lake import beside
 
-    lacks = (beside.LACKING, beside.BEHIND)
     found = [(s.name, one) for s in sources for of in beside.of_source(config, s).values() for one in of]
     return [
         Finding("beside", source, f"{one.kind} of {'.'.join(one.name)} lacks changes: {one.reason}")
         for source, one in found
-        if one.state in lacks
+        if one.is_short
     ]
 
 

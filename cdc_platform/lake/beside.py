@@ -63,6 +63,16 @@ class Beside:
     path: str
 
     @property
+    def lacks_changes(self) -> bool:
+        """Whether it is known to lack changes: of its table, or with it where that isn't kept up."""
+        return self.state in (LACKING, BEHIND, STOPPED)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it lacks changes that its table has."""
+        return self.lacks_changes and self.state != STOPPED
+
+    @property
     def row(self) -> dict[str, Any]:
         """As a row of `status`."""
         return {**{k: v for k, v in asdict(self).items() if k != "name"}, "table": ".".join(self.name)}

@@ -17,7 +17,7 @@ from cdc_platform.errors import AlertNotSent, ConfigError
 from cdc_platform.lake import new_tables, stores
 from cdc_platform.lake.beside import ANEW, States
 from cdc_platform.lake.queries import quarantined
-from cdc_platform.tables import BESIDE_STATE
+from cdc_platform.tables import BESIDE_STATE, CHANGELOG
 from tests.alerts.conftest import Caught
 from tests.automation.conftest import NoSpark, held, resolve, table_state
 
@@ -118,7 +118,8 @@ def test_a_history_that_lacks_changes_is_told_once_and_when_it_has_them(make: An
     source, name = config.sources[0], ("shop", "orders")
     source.tables.history.append("shop.*")
     table_state(config, "shop-dts", "shop.orders")
-    new_tables.create(BESIDE_STATE.at(stores.lake(config)), BESIDE_STATE)
+    for table in (BESIDE_STATE, CHANGELOG):
+        new_tables.create(table.at(stores.lake(config)), table)
     tick = Ticks(config, instance, "alert_webhook")
 
     def note(state: str, reason: str | None = None) -> str:

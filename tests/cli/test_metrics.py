@@ -14,7 +14,10 @@ from urllib.request import urlopen
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.cli import attention
 from cdc_platform.cli.app import run as command
+from cdc_platform.config import load_config
+from cdc_platform.lake import beside
 from cdc_platform.metrics import METRICS, STATES
 from cdc_platform.setup.ports import free_port
 from tests.automation.conftest import (
@@ -44,6 +47,12 @@ def read(text: str) -> dict[tuple[str, ...], float]:
         for family in parser.text_string_to_metric_families(text)
         for s in family.samples
     }
+
+
+def beside_in_need(file: Path) -> list[str]:
+    """What `status` says of histories and typed changes."""
+    config = load_config(file)
+    return [f.text for f in attention.of_lake(config, config.sources) if f.kind == "beside"]
 
 
 @pytest.fixture
@@ -141,7 +150,7 @@ def test_a_file_for_node_exporter(shop: Path, tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.usefixtures("impatient")
 def test_what_lacks_changes_and_what_differs_from_another_feed(
-    shop: Path, impatient: None, capsys: pytest.CaptureFixture[str]
+    shop: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = json.loads(shop.read_text()) | {"shadow": {"of": "shop-dts", "by": "shop_debezium"}}
     raw["sources"][0]["tables"] = {"history": ["shop.*"], "typed_changes": ["shop.orders"]}
@@ -158,6 +167,12 @@ def test_what_lacks_changes_and_what_differs_from_another_feed(
         ("orders", "typed_changes"): 1,
         ('we"ird\\\n', "history"): 1,  # stopped with its table
     }
+    assert beside_in_need(shop) == ["typed_changes of shop.orders lacks changes: no room"]
+    monkeypatch.setattr(beside, "_behind", lambda *_: "a run was ended before its end")
+    assert command(["metrics", "--config", str(shop)]) == 0
+    ended = read(capsys.readouterr().out)
+    assert ended["cdc_beside_lacking", "shop-dts", "shop", "orders", "history"] == 1
+    assert "history of shop.orders lacks changes: a run was ended before its end" in beside_in_need(shop)
     assert {k[1:]: v for k, v in found.items() if k[0] == "cdc_shadow_differences"} == {
         ("shop-dts", "shop_debezium", "only_of"): 2,
         ("shop-dts", "shop_debezium", "only_by"): 0,
