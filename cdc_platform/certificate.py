@@ -16,7 +16,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import beside as kept
-from cdc_platform.lake import delta_table, new_tables, queries, renames, sequences, stores, watermarks
+from cdc_platform.lake import delta_table, held_rows, new_tables, queries, renames, sequences, stores, watermarks
 from cdc_platform.lake.beside import Beside
 from cdc_platform.lake.comparisons import comparisons
 from cdc_platform.lake.sequences import Gap
@@ -91,7 +91,7 @@ def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
 def _held_back(config: Config, source: Source) -> set[Name]:
     """Snapshots that aren't there, of tables that rows in quarantine name: also where nothing else has named them, but
     not those that a statement dropped or renamed."""
-    rows = (tables.name_in(row) for row in queries.held(config) if row["source"] == source.name)
+    rows = (tables.name_in(row) for row in held_rows.by_table(config) if row["source"] == source.name)
     held = {name for name in rows if name is not None}
     if not held:
         return set()
@@ -180,7 +180,7 @@ class _Shared:
         """names: of the tables that have a certificate."""
         lake = stores.lake(config)
         ledger = queries.ledger(config, [source])
-        every = [_Held(tables.name_in(row), row["rows"], row["at"]) for row in queries.held_since(config, source)]
+        every = [_Held(tables.name_in(row), row["rows"], row["at"]) for row in held_rows.since(config, source)]
         held, renamed = _by_table(config, source, names, every)
         gaps, gone = sequences.gaps(config, source), erased.of_source(config, source)
         complete = watermarks.complete(tables.WATERMARKS.at(lake), source.name)

@@ -14,7 +14,7 @@ from cdc_platform.automation.table_status import Cut, TableStatus
 from cdc_platform.certificate import BROKEN
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import SetupError
-from cdc_platform.lake import queries, sequences
+from cdc_platform.lake import held_rows, queries, sequences
 from cdc_platform.shadow import kept
 from cdc_platform.shadow.kinds import COUNTS
 
@@ -59,7 +59,7 @@ Sample = tuple[str, tuple[str, ...], float]
 def samples(config: Config) -> Iterator[Sample]:
     """(name, label values, value) of everything, as it is now. What can't be known has no sample."""
     kafka = observe.at_once(config, lambda source: observe.with_lag(config, source))
-    cuts, held = table_status.cuts(config), queries.held(config)
+    cuts, held = table_status.cuts(config), held_rows.by_table(config)
     for source in config.sources:
         found = kafka[source.name]
         of_source = _of_source(config, source, *found, cuts.get(source.name))

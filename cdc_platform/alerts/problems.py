@@ -21,7 +21,7 @@ from cdc_platform.automation.repairs import REPAIR
 from cdc_platform.automation.replays import REPLAY
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
-from cdc_platform.lake import beside, queries
+from cdc_platform.lake import beside, held_rows, queries
 from cdc_platform.tables import name_of
 from cdc_platform.units import count
 
@@ -77,7 +77,7 @@ def look(
         "run_failed": lambda: failed_runs(instance, naming),
         "check_failed": lambda: failed_checks(instance, wanted, running),
         "table_stopped": lambda: stopped_tables(naming),
-        "rows_held": lambda: held_rows(naming),
+        "rows_held": lambda: rows_held(naming),
         "changes_lacking": lambda: lacking_changes(naming, running),
     }
     found: list[Problem] = []
@@ -171,9 +171,9 @@ def stopped_tables(naming: Naming) -> Iterator[Problem]:
             yield Problem("table_stopped", what, _line(row["reason"] or ""), path=f"/assets/{key.to_user_string()}")
 
 
-def held_rows(naming: Naming) -> Iterator[Problem]:
+def rows_held(naming: Naming) -> Iterator[Problem]:
     """Tables that lack rows, because quarantine holds them."""
-    for row in queries.held(naming.config):
+    for row in held_rows.by_table(naming.config):
         what = f"{row['source']}/" + (".".join(name_of(row)) if row["table"] is not None else "(no table named)")
         why = f"{count(row['rows'], 'row')}, the newest because: {_line(row['reason'] or '')}"
         key = naming.key("quarantine", naming.config.source(row["source"]))

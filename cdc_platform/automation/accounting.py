@@ -10,7 +10,7 @@ from cdc_platform.automation.markup import literal
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import queries, sequences, stores
+from cdc_platform.lake import held_rows, queries, sequences, stores
 from cdc_platform.units import count
 
 ACCOUNTED, NOTHING_MISSING = "every_landed_offset_is_accounted_for", "no_record_is_missing"
@@ -111,7 +111,7 @@ _HOW = "`cdc-platform quarantine list` lists them, `quarantine retry` decodes th
 def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], list[dg.AssetCheckResult]]:
     """Metadata of quarantine/<source>, and its check."""
     path = tables.QUARANTINE.at(stores.lake(naming.config))
-    held = [h for h in queries.held(naming.config) if h["source"] == source.name]
+    held = [h for h in held_rows.by_table(naming.config) if h["source"] == source.name]
     rows, named = sum(h["rows"] for h in held), sum(h["table"] is not None for h in held)
     shown = "; ".join(
         f"{_table(h)}: {count(h['rows'], 'row')}, the newest because: {h['reason']}" for h in held[:_SHOWN]

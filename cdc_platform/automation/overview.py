@@ -14,7 +14,7 @@ from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import queries, sequences, stores
+from cdc_platform.lake import held_rows, queries, sequences, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import name_of
 from cdc_platform.units import count
@@ -82,7 +82,7 @@ def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.Ass
             k: str(h[k] if h[k] is not None else "")
             for k in ("source", "db", "schema", "table", "rows", "oldest", "reason")
         }
-        for h in queries.held(config)
+        for h in held_rows.by_table(config)
     ]
     return {
         naming.key("changelog"): _table_of(tables.CHANGELOG, lake, "sources", changes),
@@ -108,7 +108,7 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     beat, lag = observe.with_lag(config, source)
     cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
     reached = statuses[0].complete if statuses else table_status.complete(config, source)
-    held = queries.quarantined(config).get(source.name, 0)  # those that name no table, too
+    held = held_rows.by_source(config).get(source.name, 0)  # those that name no table, too
     stopped = [s.name for s in statuses if s.state == "stopped"]
     behind: dict[str, list[str]] = {}
     for name, one in ((s.name, reached.behind.get(s.id)) for s in statuses if reached):

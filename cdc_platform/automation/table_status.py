@@ -15,7 +15,7 @@ from cdc_platform import certificate, tables
 from cdc_platform.certificate import Certificate
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import LakeChanged, StorageError
-from cdc_platform.lake import folders, looks, queries, stores, watermarks
+from cdc_platform.lake import folders, held_rows, looks, queries, stores, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.tables import Name
@@ -167,7 +167,7 @@ def complete_of_all(config: Config, source: Source) -> tuple[datetime | None, in
 def statuses(config: Config, source: Source) -> list[TableStatus]:
     """Every known snapshot of a source, in order; without what only its Delta log says (see `opened`)."""
     states = {tables.name_of(t): t for t in queries.table_states(config) if t["source"] == source.name}
-    held = {tables.name_in(h): h for h in queries.held(config) if h["source"] == source.name}
+    held = {tables.name_in(h): h for h in held_rows.by_table(config) if h["source"] == source.name}
     cut, reached = cuts(config).get(source.name), complete(config, source)
     certified = certificate.of_source(config, source)
 

@@ -35,9 +35,9 @@ def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = Fal
 
 
 def _held(config: Config, sources: Sequence[Source]) -> list[Finding]:
-    from cdc_platform.lake import queries
+    from cdc_platform.lake import held_rows
 
-    rows, tables = queries.quarantined(config), queries.held(config)
+    rows, tables = held_rows.by_source(config), held_rows.by_table(config)
     found = []
     for source in sources:
         if not (n := rows.get(source.name)):

@@ -42,9 +42,9 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
     words."""
     from cdc_platform import advice
     from cdc_platform.automation import observe, table_status
-    from cdc_platform.lake import beside, queries
+    from cdc_platform.lake import beside, held_rows, queries
 
-    times, bad, cuts = queries.control_times(config), queries.quarantined(config), queries.newest_cuts(config)
+    times, bad, cuts = queries.control_times(config), held_rows.by_source(config), queries.newest_cuts(config)
     ledger = queries.ledger(config, config.sources)
     seen = observe.each_source(config, lambda source: _kafka(config, source))
     reached = {s.name: table_status.complete(config, s) for s in config.sources}
@@ -218,10 +218,10 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
     """Every known table with its rows, how many quarantine holds, and up to when it is complete; state `waiting`
     before its first snapshot, of which no time is told."""
     from cdc_platform import tables
-    from cdc_platform.lake import folders, queries
+    from cdc_platform.lake import folders, held_rows, queries
 
     states = {(t["source"], tables.name_of(t)): t for t in queries.table_states(config)}
-    held = {(row["source"], tables.name_in(row)): row["rows"] for row in queries.held(config)}
+    held = {(row["source"], tables.name_in(row)): row["rows"] for row in held_rows.by_table(config)}
     found = []
     for source, name in queries.known_tables(config):
         state = states.get((source.name, name), {})

@@ -10,7 +10,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import folders, handles, looks, queries, stores
+from cdc_platform.lake import folders, handles, held_rows, looks, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reading.catalog import TableName, states
 from cdc_platform.suggest import closest
@@ -49,7 +49,7 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
     columns (a number), key, last_change (commit time at the source), path."""
     names = list(names)
     there, described = states(stores.lake(config)), _described(config)
-    held = {(h["source"], tables.name_in(h)): h["rows"] for h in queries.held(config)}
+    held = {(h["source"], tables.name_in(h)): h["rows"] for h in held_rows.by_table(config)}
     paths = [folders.snapshot(stores.lake(config), name.source, name.name) for name in names]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         figures = list(pool.map(_statistics, paths))

@@ -18,7 +18,7 @@ from cdc_platform.config.load import with_options
 from cdc_platform.config.replay import Start
 from cdc_platform.errors import ConfigError, LakeChanged, TableStopped
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, erasing, exchange, folders, queries, stores
+from cdc_platform.lake import delta_table, erasing, exchange, folders, held_rows, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
@@ -113,7 +113,7 @@ def asked(
 def _selected(config: Config, source: Source, now: Present, given: Sequence[str]) -> list[TableName]:
     """Tables by their names: of those that are known, or that quarantine names. Raises ConfigError."""
     there = {n.text: n for n in now.tables}
-    held = (r for r in queries.held(config) if r["source"] == source.name)
+    held = (r for r in held_rows.by_table(config) if r["source"] == source.name)
     there |= {".".join(name): TableName.of(source.name, name) for r in held if (name := name_in(r)) is not None}
     for name in given:
         if name not in there:
@@ -255,7 +255,7 @@ def _types(u: DataFrame, r: DataFrame) -> list[dict[str, Any]]:
 
 
 def _held(config: Config, source: Source) -> int:
-    return queries.quarantined(config).get(source.name, 0)
+    return held_rows.by_source(config).get(source.name, 0)
 
 
 def _held_before(config: Config, source: Source) -> int:

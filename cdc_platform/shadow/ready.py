@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from cdc_platform import chain
 from cdc_platform.config import Config, Source
 from cdc_platform.config.shadow import Shadow
-from cdc_platform.lake import batches, delta_table, queries, stores
+from cdc_platform.lake import batches, delta_table, held_rows, queries, stores
 from cdc_platform.lake.lease import Lease
 from cdc_platform.shadow import kept, pairing, run
 from cdc_platform.shadow.errors import ShadowRefused
@@ -88,7 +88,7 @@ def check_lake(config: Config, pair: Shadow) -> None:
         rows = queries.ledger(config, [source])
         if any(r["waiting"] or r["unaccounted"] for r in rows):
             raise _refused(pair, f"records of {source.name} wait for others, or aren't accounted for", RUN)
-        if n := queries.quarantined(config).get(source.name):
+        if n := held_rows.by_source(config).get(source.name):
             choice = f"`cdc-platform quarantine list --source {source.name}`"
             raise _refused(pair, f"quarantine holds {count(n, 'row')} of {source.name}", choice)
 

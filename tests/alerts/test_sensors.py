@@ -14,9 +14,8 @@ from cdc_platform.config import Config, parse_config
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.definitions import build
 from cdc_platform.errors import AlertNotSent, ConfigError
-from cdc_platform.lake import new_tables, stores
+from cdc_platform.lake import held_rows, new_tables, stores
 from cdc_platform.lake.beside import ANEW, States
-from cdc_platform.lake.queries import quarantined
 from cdc_platform.tables import BESIDE_STATE, CHANGELOG
 from tests.alerts.conftest import Caught
 from tests.automation.conftest import NoSpark, held, resolve, table_state
@@ -98,7 +97,7 @@ def test_held_rows_are_told_again_when_they_are_ten_times_as_many(make: Any, ins
     config = make(**WEBHOOK)
     tick = Ticks(config, instance, "alert_webhook")
     for rows in (1, 2, 9, 10, 11):
-        while quarantined(config).get("shop-dts", 0) < rows:
+        while held_rows.by_source(config).get("shop-dts", 0) < rows:
             held(config, "shop-dts", "shop.orders")
         tick()
     assert [[(p["count"], p["why"]) for p in body["problems"]] for body in web.bodies] == [

@@ -12,7 +12,7 @@ from cdc_platform import tables
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import held_rows, stores
 from cdc_platform.spark import delta_sql
 
 pytestmark = pytest.mark.spark
@@ -99,6 +99,6 @@ def test_held_rows_say_whose_they_are_and_tables_left_out_hold_none(spark, confi
     outcomes = {r["outcome"]: r["records"] for r in ledger}
     assert outcomes == {"applied": 2, "filtered": 3, "quarantined": 5}
     assert sum(outcomes.values()) == len(MESSAGES) and len(ledger) == len(outcomes)
-    held = [(r["db"], r["table"], r["rows"]) for r in queries.held(config)]
+    held = [(r["db"], r["table"], r["rows"]) for r in held_rows.by_table(config)]
     assert held == [(None, None, 2 + earlier), ("shop", "orders", 3)]
-    assert queries.quarantined(config) == {"s": 5 + earlier}
+    assert held_rows.by_source(config) == {"s": 5 + earlier}

@@ -10,7 +10,7 @@ from cdc_platform import tables
 from cdc_platform.changes import files
 from cdc_platform.config import parse_config
 from cdc_platform.formats.events import event_batch
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import held_rows, stores
 from cdc_platform.spark.arrow_tasks import spark_schema
 from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
 
@@ -81,7 +81,7 @@ def test_what_still_holds_of_a_message_is_held_once(spark: Any, tmp_path: Path):
         retell(feed, *in_part(left))
         feed.unify()
         assert held() == sorted(left.items())
-    assert [(h["table"], h["rows"]) for h in queries.held(feed.config)] == [("keyed", 1)]
+    assert [(h["table"], h["rows"]) for h in held_rows.by_table(feed.config)] == [("keyed", 1)]
     retell(feed, *in_part({}))
     feed.catch_up()
     assert held() == [] and len(feed.live("d", "keyed")) == 4

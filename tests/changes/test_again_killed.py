@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from cdc_platform import tables
 from cdc_platform.cli.app import run as command
-from cdc_platform.lake import queries
+from cdc_platform.lake import held_rows
 from tests.changes.test_again import Topic
 from tests.killed import dies
 
@@ -62,7 +62,7 @@ def whole(topic: Topic) -> None:
     """All is there, and nothing twice."""
     assert topic.rows() == ROWS
     assert topic.outcomes() == {"applied": len(MESSAGES)}
-    assert queries.held(topic.config) == []
+    assert held_rows.by_table(topic.config) == []
     quarantine = DeltaTable(tables.QUARANTINE.at(topic.config.lake)).to_pyarrow_table().to_pylist()
     assert sorted(r["offset"] for r in quarantine if r["resolved_at"]) == [0, 1] and len(quarantine) == 2
     changelog = DeltaTable(tables.CHANGELOG.at(topic.config.lake)).to_pyarrow_table().to_pylist()

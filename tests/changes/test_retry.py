@@ -14,7 +14,7 @@ from cdc_platform.changelog import run as changelog
 from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.formats.tdsql import FORMAT
-from cdc_platform.lake import commits, queries, stores
+from cdc_platform.lake import commits, held_rows, stores
 from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.landing import counting, direct
 from cdc_platform.snapshots import run as snapshots
@@ -143,7 +143,7 @@ def test_rows_heal_in_order_when_their_table_is_created_later(topic):
     )
     topic.read_on()
     assert topic.quarantine() == [(0, False), (1, False), (2, False)]
-    assert [(r["db"], r["table"], r["rows"]) for r in queries.held(topic.config)] == [("d", "t", 3)]
+    assert [(r["db"], r["table"], r["rows"]) for r in held_rows.by_table(topic.config)] == [("d", "t", 3)]
     assert topic.outcomes() == {"quarantined": 3, "filtered": 1}
 
     topic.land(ddl("CREATE TABLE other (id int primary key)"), row("delete", ["1", "'a'"]))
@@ -154,7 +154,7 @@ def test_rows_heal_in_order_when_their_table_is_created_later(topic):
     topic.catch_up()
     assert topic.snapshot() == [(2, "c")]
     assert topic.quarantine() == [(0, True), (1, True), (2, True), (5, True)]
-    assert queries.held(topic.config) == []
+    assert held_rows.by_table(topic.config) == []
     assert topic.changelog() == [
         (0, "insert"),
         (1, "insert"),

@@ -12,7 +12,7 @@ from cdc_platform import tables
 from cdc_platform.cli.run import choose
 from cdc_platform.config import Config, parse_config
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import commits, queries
+from cdc_platform.lake import commits, held_rows, queries
 from cdc_platform.lake.store import Store
 from tests.lake import test_commits
 from tests.rows import add
@@ -84,7 +84,7 @@ def test_held_rows_are_told_by_snapshot_until_they_are_resolved(config: Config, 
     )
     told = [
         (r["db"], r["table"], r["rows"], r["oldest"] - NOW, r["reason"], r["source"], r["schema"])
-        for r in queries.held(config)
+        for r in held_rows.by_table(config)
     ]
     second = timedelta(seconds=1)
     assert told == [
@@ -97,11 +97,11 @@ def test_held_rows_are_told_by_snapshot_until_they_are_resolved(config: Config, 
 def test_tables_of_one_name_in_two_schemas_are_held_apart(config: Config) -> None:
     each = {"source": "s", "db": "shop", "table": "own", "reason": "bad", "quarantined_at": NOW}
     _quarantine(config, {**each, "schema": "a"}, {**each, "schema": "b"}, {**each, "schema": "b"}, new=True)
-    assert [(r["schema"], r["rows"]) for r in queries.held(config)] == [("a", 1), ("b", 2)]
+    assert [(r["schema"], r["rows"]) for r in held_rows.by_table(config)] == [("a", 1), ("b", 2)]
 
 
 def test_nothing_is_held_before_there_is_a_quarantine(config: Config) -> None:
-    assert queries.held(config) == []
+    assert held_rows.by_table(config) == []
 
 
 @pytest.mark.s3

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cdc_platform.cli.app import run
-from cdc_platform.lake import queries
+from cdc_platform.lake import held_rows
 from tests.oracle.session import DB
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
@@ -57,7 +57,7 @@ def test_lost_rows_and_lost_deletes(world, capsys):
     w.publish()
     w.catch_up()
     assert w.problems("pairs") == []
-    assert not queries.held(w.config)
+    assert not held_rows.by_table(w.config)
 
 
 @pytest.mark.thorough

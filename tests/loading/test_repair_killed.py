@@ -13,7 +13,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.cli.app import run
 from cdc_platform.feeds.compare import read_snapshot
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import held_rows, stores
 from tests.killed import dies
 from tests.loading.world import NAME, World
 from tests.oracle.session import DB
@@ -52,7 +52,7 @@ def repaired(w: World, name: str, arguments: list[str], capsys: Any) -> list[dic
     ledger = w.ledger()
     assert [(r["unaccounted"], r["lost"]) for r in ledger] == [(0, 0)] * len(ledger)
     assert [r["landed"] for r in ledger if r["topic"] == tables.LOADED] == [1]
-    assert not queries.held(w.config)
+    assert not held_rows.by_table(w.config)
     lake = stores.lake(w.config)
     rows = read_snapshot(tables.CHANGELOG.at(lake).uri()).to_pylist()
     put_in = [dict(r["key"])["id"] for r in rows if r["topic"] == tables.LOADED]

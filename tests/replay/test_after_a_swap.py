@@ -11,7 +11,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.changes import files
 from cdc_platform.cli.app import run as command
-from cdc_platform.lake import exchange, queries, stores
+from cdc_platform.lake import exchange, held_rows, stores
 from cdc_platform.lake.exchange import Exchanged
 from cdc_platform.replay import swap
 from cdc_platform.snapshots.target import Target
@@ -132,4 +132,4 @@ def test_what_was_decoded_again_before_a_swap_counts_once(
     feed.follow(include=["*"])
     feed.catch_up()
     assert feed.changelog("later") == [0, 0, 1, 1] and feed.live("shop", "later") == [{"v": 7}] * 4
-    assert queries.held(feed.config) == [] and feed.sums() == {"applied": 2}
+    assert held_rows.by_table(feed.config) == [] and feed.sums() == {"applied": 2}
