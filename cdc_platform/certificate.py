@@ -195,6 +195,8 @@ class _Shared:
         compared = {
             name: [{k: row[k] for k in _TOLD} for row in of] for name, of in comparisons(config, source).items()
         }
+        newest = queries.newest_columns(config, source.name)
+        schemas = {source.tables.routed(*name_of(r)): r["schema_version"] for r in newest}
         wrong = _unaccounted(config, source) if any(row["unaccounted"] for row in ledger) else []
         return cls(
             source,
@@ -208,7 +210,7 @@ class _Shared:
             sequences.uncompared(config, source, compared),
             gaps,
             shadow.open_differences(config, source),
-            _schemas(config, source),
+            schemas,
             kept.of_source(config, source),
             _erased(config, source, names, gone),
         )
@@ -323,14 +325,3 @@ def _decoders(config: Config, source: Source) -> list[str]:
         t=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return sorted({FORMATS[source.format].version, *(r["version"] for r in rows or [] if r["version"])})
-
-
-def _schemas(config: Config, source: Source) -> dict[Name, str]:
-    """Snapshot → newest column list that messages stated."""
-    rows = queries.query(
-        'SELECT db, schema, "table", last_value(schema_version ORDER BY landed_at, "offset") AS version FROM t '
-        f"WHERE source = {queries.text(source.name)} AND kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL "
-        "GROUP BY 1, 2, 3",
-        t=SCHEMA_HISTORY.at(stores.lake(config)),
-    )
-    return {source.tables.routed(*name_of(r)): r["version"] for r in rows or []}

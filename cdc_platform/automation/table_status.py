@@ -208,17 +208,9 @@ def opened(config: Config, found: Iterable[TableStatus]) -> list[TableStatus]:
 
 def _keys(config: Config, source: Source) -> dict[Name, list[str]]:
     """Table → key columns, by the newest column list that messages stated."""
-    found = queries.query(
-        'SELECT db, schema, "table", '
-        'last_value(columns ORDER BY landed_at, topic, partition, "offset") AS columns FROM t '
-        f"WHERE source = {queries.text(source.name)} AND kind = 'message' AND columns IS NOT NULL "
-        'GROUP BY db, schema, "table"',
-        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
-    )
     return {
         source.tables.routed(*tables.name_of(r)): [c["name"] for c in json.loads(r["columns"]) if c.get("key")]
-        for r in found or []
-        if tables.name_in(r) is not None
+        for r in queries.newest_columns(config, source.name)
     }
 
 

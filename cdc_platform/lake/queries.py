@@ -19,6 +19,9 @@ from cdc_platform.units import count
 Partition = tuple[str, int]
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined", "erased")
 """What can become of a landed offset."""
+NEWEST_LIST = ("landed_at", "order_key")
+"""Columns of SCHEMA_HISTORY by which the newest column list of a table is the last: a source may send older ones again,
+and an order isn't told across topics."""
 
 
 def query(sql: str, **paths: Store) -> list[dict[str, Any]] | None:
@@ -173,6 +176,19 @@ def stated_tables(config: Config, source: Source) -> list[Name]:
         t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return [name for r in found or [] if (name := name_in(r)) is not None]
+
+
+def newest_columns(config: Config, source: str | None = None) -> list[dict[str, Any]]:
+    """source, db, schema, table, schema_version, columns (JSON) of the column list that messages stated last of each
+    table, as they name it; of one source or of all."""
+    of = f" AND source = {text(source)}" if source else ""
+    last = (f"last_value({c} ORDER BY {', '.join(NEWEST_LIST)}) AS {c}" for c in ("schema_version", "columns"))
+    found = query(
+        f'SELECT source, db, schema, "table", {", ".join(last)} FROM t '
+        f"WHERE kind = 'message' AND columns IS NOT NULL{of} GROUP BY 1, 2, 3, 4",
+        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
+    )
+    return [row for row in found or [] if name_in(row) is not None]
 
 
 def table_states(config: Config) -> list[dict[str, Any]]:

@@ -148,21 +148,13 @@ def _statistics(path: Store) -> tuple[int | None, datetime | None, int | None]:
 
 def _described(config: Config, source: str | None = None) -> dict[TableName, dict[str, dict[str, Any]]]:
     """Table → column → name, type, key as the feed's messages last described it."""
-    where = "kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL"
-    if source:
-        where += f" AND source = {queries.text(source)}"
-    found = queries.query(
-        'SELECT source, db, schema, "table", last_value(columns ORDER BY landed_at, "offset") AS columns FROM t '
-        f'WHERE {where} GROUP BY source, db, schema, "table"',
-        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
-    )
     rules = {s.name: s.tables for s in config.sources}
     described: dict[TableName, dict[str, dict[str, Any]]] = {}
-    for row in found or []:
+    for row in queries.newest_columns(config, source):
         if (own := rules.get(row["source"])) is None:
             continue
         name = TableName.of(row["source"], own.routed(*tables.name_of(row)))
-        for column in json.loads(row["columns"] or "[]"):
+        for column in json.loads(row["columns"]):
             described.setdefault(name, {}).setdefault(column["name"], column)
     return described
 

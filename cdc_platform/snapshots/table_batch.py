@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import delta_table, looks, queries, stores
+from cdc_platform.lake.queries import NEWEST_LIST
 from cdc_platform.snapshots import partitions, state
 from cdc_platform.snapshots.apply import keyless, merge, prepare, tombstones, truncate_origin
 from cdc_platform.snapshots.apply.append import load
@@ -302,8 +303,4 @@ def newest_list(spark: SparkSession, config: Config, source: Source, name: Name)
     known = delta_sql.read(spark, SCHEMA_HISTORY.at(stores.lake(config))).where(
         (F.col("source") == source.name) & (F.col("kind") == "message")
     )
-    return (
-        known.where(of_table(*name))
-        .agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c"))
-        .collect()[0]["c"]
-    )
+    return known.where(of_table(*name)).agg(F.max_by("columns", F.struct(*NEWEST_LIST)).alias("c")).collect()[0]["c"]

@@ -132,3 +132,18 @@ def test_rows_that_were_marked_are_not_counted(s3: Any, s3_store: Store) -> None
     assert commits.commit(path, before, [], marked, {"operation": "DELETE"})
     s3.reset()
     assert queries.row_count(path) == 8 == len(test_commits.there(path))
+
+
+def test_the_newest_column_list_is_the_one_landed_last_and_then_the_last_of_the_log(config: Config) -> None:
+    def stated(version: str, minute: int, landed: int, offset: int) -> dict[str, Any]:
+        place = {"epoch": 0, "file": 1, "pos": landed, "event": 0, "row": 0, "landed": offset}
+        of = {"source": "s", "kind": "message", "db": "shop", "table": "own", "offset": offset}
+        return {**of, "schema_version": version, "columns": f'[{{"name": "{version}"}}]', "order_key": place} | {
+            "landed_at": NOW + timedelta(minutes=minute)
+        }
+
+    rows = [stated("a", 1, 7, 9), stated("b", 1, 8, 3), stated("c", 0, 9, 10)]
+    add(config.lake, tables.SCHEMA_HISTORY, *rows)
+    [newest] = [r for r in queries.newest_columns(config, "s") if r["table"] == "own"]
+    assert (newest["schema_version"], newest["columns"]) == ("b", '[{"name": "b"}]')
+    assert queries.newest_columns(config, "nobody") == []
