@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changes.maps import map_value, of_table
+from cdc_platform.changes.maps import map_has, map_value, of_table
 from cdc_platform.lake.data_files import Unit, footer, note_in, read
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots.reduce.images import rows_at
@@ -170,13 +170,13 @@ def _in_range(plain: dict[str, Any], sought: Sought) -> bool:
 def _those(batch: pa.RecordBatch, sought: Sought) -> np.ndarray | None:
     """Which rows are sought; None: none."""
     truncates = pc.equal(batch.column("op"), "truncate") if "op" in batch.schema.names else None
-    images = [batch.column(c) for c in _IMAGES if c in batch.schema.names]
+    images = {c: batch.column(c) for c in _IMAGES if c in batch.schema.names}
     found = np.zeros(batch.num_rows, bool)
     if truncates is not None:
         found |= _true(truncates)
     for cells in sought.cells:
         for image in images:
-            if (mine := _holding(image, cells, sought.alike)) is not None:
+            if (mine := _holding(images, image, cells, sought)) is not None:
                 found |= mine
     if not found.any():
         return None
@@ -185,20 +185,38 @@ def _those(batch: pa.RecordBatch, sought: Sought) -> np.ndarray | None:
     return found if found.any() else None
 
 
-def _holding(image: pa.MapArray, cells: Mapping[str, str | None], alike: Alikes) -> np.ndarray | None:
-    """Which images hold these texts; None: none."""
-    items = image.items
-    for name, text in cells.items():  # of most batches the texts alone say so
-        if text is not None and alike.of(name).exact and not _true(pc.equal(items, text)).any():
-            return None
-    found = np.ones(len(image), bool)
+def _holding(
+    images: Mapping[str, pa.MapArray], image: str, cells: Mapping[str, str | None], sought: Sought
+) -> np.ndarray | None:
+    """In which changes an image holds these texts; None: in none. The row after has what it doesn't tell from the row
+    before: with `binlog_row_image` MINIMAL it tells no more of a key than what has changed."""
+    exact = {name: text for name, text in cells.items() if text is not None and sought.alike.of(name).exact}
+    items = images[image].items
+    there = (_true(pc.equal(items, text)).any() for text in exact.values())  # of most batches the texts alone say so
+    some = image == "after" and len(exact) == len(cells)  # none of them: the image before holds the others, too
+    if exact and not (any(there) if some else image == "after" or all(there)):
+        return None
+    found = np.ones(len(images[image]), bool)
     for name, text in cells.items():
-        told = map_value(image, name)
+        told = _after(images, name, keyed=sought.keyed) if image == "after" else map_value(images[image], name)
         if text is None:
-            found &= _true(pc.and_(pc.is_null(told), pc.is_valid(image)))
+            found &= _true(pc.and_(pc.is_null(told), pc.is_valid(images[image])))
         else:
-            found &= _true(pc.equal(alike.of(name).all(told), alike.one(name, text)))
+            alike = sought.alike.of(name)
+            found &= _true(pc.equal(alike.all(told), sought.alike.one(name, text)))
     return found
+
+
+def _after(images: Mapping[str, pa.MapArray], name: str, *, keyed: bool) -> pa.StringArray:
+    """A column of the row after each change: as it tells it, else as the row before had it. keyed: the column is a
+    key's, of which NULL tells nothing (snapshots/reduce/fold.py)."""
+    told = map_value(images["after"], name)
+    untold = _true(pc.is_null(told)) if keyed else ~map_has(images["after"], name)
+    for before in ("key", "before"):
+        if before in images and untold.any():
+            told = pc.if_else(pa.array(untold), map_value(images[before], name), told)
+            untold = untold & ~map_has(images[before], name)
+    return told
 
 
 def _of_tables(batch: pa.RecordBatch, names: Iterable[Name]) -> np.ndarray:

@@ -166,3 +166,33 @@ def test_a_name_that_two_tables_have_had(lake: Lake):
         with pytest.raises(EraseRefused, match=r"t/0/1 holds a row of d\.a, a name that d\.[ab] has had, too, or has"):
             subject.check_whose(subject.of(table, {"id": "7"}, files, follow=False))
         subject.check_whose(subject.of(table, {"id": "8"}, files, follow=False))
+
+
+def test_a_row_is_followed_where_the_row_after_tells_a_part_of_its_key(lake: Lake):
+    """An UPDATE of one column of the key under binlog_row_image MINIMAL."""
+
+    def change(offset: int, op: str, key: dict[str, str], **after: str) -> dict[str, Any]:
+        images = {
+            "key": [*key.items()],
+            "before": None if op == "insert" else [*key.items()],
+            "after": [*after.items()],
+        }
+        return {**row(offset, 0, 7), "op": op, **images}
+
+    was, became = {"tenant": "1", "no": "2"}, {"tenant": "1", "no": "3"}
+    lake.decode(
+        change(0, "insert", was, **was, email="ann@example.com"),
+        change(1, "update", was, no="3"),
+        change(2, "update", became, phone="555-0200"),
+    )
+    path = CHANGES.at(stores.lake(lake.config), format="debezium", source="s")
+    files = [File(path, name) for name in delta_table.files(path)]
+    columns = [{"name": n, "type": "varchar(99)", "key": n in was} for n in ("tenant", "no", "email", "phone")]
+    history = SchemaHistory([], [(NAME, (0,), columns_json(columns))])
+    table = Table(lake.source, NAME, NAME, Seen(history, [], set(), []))
+    for key in (was, became):
+        with pytest.raises(EraseRefused, match="has had other keys"):
+            subject.of(table, key, files, follow=False)
+        found = subject.of(table, key, files, follow=True)
+        assert (len(found.keys), [a.offset for a in found.addresses]) == (2, [0, 1, 2])
+        assert "ann@example.com" in found.texts

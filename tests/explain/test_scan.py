@@ -5,6 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdc_platform.changelog.file_stats import TableStatistics
 from cdc_platform.changelog.unify import CHANGELOG_FILE
@@ -13,6 +15,7 @@ from cdc_platform.explain.scan import Alikes, Sought, columns_needed, find
 from cdc_platform.formats.events import columns_json
 from cdc_platform.lake.data_files import Output, Sink, note_of
 from cdc_platform.lake.store import File
+from cdc_platform.snapshots.reduce.one_key import steps
 from cdc_platform.tables import CHANGELOG
 from tests.lakes import store_at
 
@@ -132,3 +135,42 @@ def test_a_key_may_have_a_spelling_outside_of_what_a_file_notes():
     note = [{"schema": None, "db": "shop", "table": "t", "plain": {"keys": ["id"], "keys_range": ["7.00", "9.00"]}}]
     assert columns_needed(note, sought("7.0")) == ()
     assert columns_needed(note, sought("7.0", Alikes({"id": "decimal"}))) == ("key",)
+
+
+KEYS = st.fixed_dictionaries({"a": st.sampled_from("12"), "b": st.sampled_from("12")})
+"""Of a table with a key of two columns."""
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(KEYS, KEYS, st.booleans(), st.booleans()), min_size=1, max_size=6), KEYS)
+def test_what_leads_to_a_key_is_found_whatever_its_images_tell(tmp_path_factory, moves, key):
+    """With binlog_row_image MINIMAL a row after tells what has changed alone."""
+
+    def moved(i: int, old: dict[str, str], new: dict[str, str], keyed: bool, minimal: bool) -> dict[str, Any]:
+        after = {n: text for n, text in new.items() if not minimal or text != old[n]} | {"v": str(i)}
+        own = {"key": list(old.items()) if keyed else None, "before": list(old.items())}
+        return {**change("update", None, after, i), **own}
+
+    changes = [moved(i, *move) for i, move in enumerate(moves)]
+    told = [{**c, **{n: c[n] and dict(c[n]) for n in ("key", "before", "after")}} for c in changes]
+    touching = [c["offset"] for c in told if any(s.key == key for s in steps(c, ["a", "b"], ["a", "b", "v"]))]
+    file = written(tmp_path_factory.mktemp("minimal"), *changes)
+    assert offsets([file], Sought(frozenset({NAME}), (key,), Alikes())) == touching
+
+
+def test_a_row_without_a_key_is_found_by_what_its_images_come_to(tmp_path: Path):
+    """The row before is whole, the row after tells what has changed: NULL, where it says so."""
+    before = [("id", "1"), ("a", "x")]
+    changes = [
+        {**change("update", None, {"a": "y"}, 0), "before": before},
+        {**change("update", None, {"a": None}, 1), "before": before},
+        {**change("update", None, {"id": "2"}, 2), "before": before},
+    ]
+    file = written(tmp_path, *changes)
+
+    def found(**cells: str | None) -> list[int]:
+        return offsets([file], Sought(frozenset({NAME}), (cells,), Alikes(), keyed=False))
+
+    assert found(id="1", a="x") == [0, 1, 2]
+    assert (found(id="1", a="y"), found(id="1", a=None), found(id="2", a="x")) == ([0], [1], [2])
+    assert found(id="2", a="y") == []
