@@ -179,12 +179,25 @@ class SchemaHistory:
         return SchemaHistory(steps, lists or self._lists, self._aliases, self.said)
 
     def named_at(self, today: Name, place: Order) -> Name:
-        """The name that one of today's tables had at a place; today's, where nothing tells another."""
+        """The name under which a table that is asked for by today's stood at a place: the same, where a table had it
+        then, be it another one, as before an online schema change put its copy in its place; else the one that today's
+        table had; today's, where nothing tells another."""
+        if self.was_there(today, place):
+            return today
         for name in self.names_of(today):
             here = next((c for c in self.upcasts(name) if c.until is None or place < c.until), None)
-            if here is not None and here.today == today and self.until(place).names_of(name):
+            if here is not None and here.today == today and self.was_there(name, place):
                 return name
         return today
+
+    def was_there(self, name: Name, place: Order) -> bool:
+        """Whether something tells that there was a table of that name at a place: a statement, or a column list."""
+        spans = self.until(place)._spans.get(self._aliases.get(name, name), [])
+        start, inc = spans[-1] if spans else (None, None)
+        if inc is not None and inc.told:
+            return True
+        lists = (at for at, _ in self._lists_by_name.get(name, ()))
+        return any(at <= place and (start is None or start < at) for at in lists)
 
     def lists_of(self, name: Name) -> list[str]:
         """The column lists that messages told for a name, as JSON, in order."""

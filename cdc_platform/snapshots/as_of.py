@@ -16,11 +16,13 @@ from cdc_platform.errors import NotReadable
 from cdc_platform.lake import stores
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import state
+from cdc_platform.snapshots.batch_tables import of_table
 from cdc_platform.snapshots.rebuild import rebuild_table
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.snapshots.schema.then import at_cut, at_time, rows_by
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, CUTS, Name
 
 _SCRATCH = "_as_of"
@@ -38,8 +40,8 @@ class _Then(NamedTuple):
 def make(
     spark: SparkSession, config: Config, source: Source, name: Name, at: datetime | int | Order, to: Store
 ) -> tuple[Name, state.Outcome]:
-    """One of today's tables as it was, at `to`, where nothing is. at: a time of the source's clock: the log up to the
-    last change of that time or before; a place: up to it; or the number of a cut.
+    """A table as it was, by the name it has today, at `to`, where nothing is. at: a time of the source's clock:
+    the log up to the last change of that time or before; a place: up to it; or the number of a cut.
     Returns its name then, and what was made. Raises NotReadable where nothing had come by then, TableStopped."""
     history = History(spark, config, source)
     if isinstance(at, int):
@@ -53,12 +55,22 @@ def make(
     scratch = stores.lake(config).at(f"{_SCRATCH}/{uuid.uuid4().hex}")
     into = Target(source.name, named, to, scratch, source.tables.for_any_reader(*named))
     as_then = history.until(then.place, then.came)
-    if not as_then.full.exists(named):
+    if not as_then.full.exists(named) or not _was_there(spark, config, source, as_then, named, then):
         raise NotReadable(source.name, f"had no table {'.'.join(named)} at {label}", ["another moment"])
     try:
         return named, rebuild_table(spark, config, source, as_then, named, up_to=then.up_to, into=into)
     finally:
         scratch.remove(scratch.below(""))
+
+
+def _was_there(spark: SparkSession, config: Config, source: Source, history: History, named: Name, then: _Then) -> bool:
+    """Whether anything of a snapshot's tables had come. Where the source gives each change a number the first ones may
+    stand before the message that told the columns."""
+    names = sorted({n for one in history.members(named) for n in (one, *history.full.names_of(one))})
+    if any(history.full.was_there(n, then.place) for n in names):
+        return True
+    rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
+    return bool(rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False))).where(then.up_to).head(1))
 
 
 def _at_time(config: Config, source: Source, at: datetime, history: History) -> _Then | None:

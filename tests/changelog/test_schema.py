@@ -130,3 +130,44 @@ def test_names_of_a_table_are_those_whose_rows_became_its_own(told, statements):
     for today in known:
         its = {name for name in known if any(c.today == today for c in history.upcasts(name))}
         assert sorted(history.names_of(today)) == sorted(its & {*history.names, today})
+
+
+RENAMED = [message(0), ddl(5, "RENAME TABLE orders TO old_orders")]
+COPIED = [
+    message(0),
+    ddl(3, "CREATE TABLE _orders_gho LIKE orders"),
+    message(4, table="_orders_gho"),
+    ddl(5, "RENAME TABLE orders TO _orders_del, _orders_gho TO orders"),
+    ddl(6, "DROP TABLE _orders_del"),
+]
+SWAPPED = [message(0), message(1, table="b"), ddl(5, "RENAME TABLE orders TO c, b TO orders, c TO b")]
+MADE_AGAIN = [message(0), ddl(3, "DROP TABLE orders"), ddl(5, "CREATE TABLE orders (id int)"), message(6)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "named"),
+    [
+        (RENAMED, "old_orders", {2: "orders", 5: "old_orders", 9: "old_orders"}),
+        (COPIED, "orders", {2: "orders", 4: "orders", 5: "orders", 9: "orders"}),
+        (SWAPPED, "orders", {2: "orders", 9: "orders"}),
+        (SWAPPED, "b", {2: "b", 9: "b"}),
+        (SWAPPED, "b", {0: "orders"}),
+        (MADE_AGAIN, "orders", {2: "orders", 9: "orders"}),
+    ],
+)
+def test_the_name_that_a_table_had_is_its_own_where_one_of_that_name_was_there(rows, asked, named):
+    """As before an online schema change: the copy that took its name later is another table."""
+    history = schema_history(rows)
+    for offset, name in named.items():
+        assert history.named_at(("shop", asked), at(offset)["order"]) == ("shop", name), offset
+
+
+def test_a_table_was_there_from_what_tells_it_to_its_end():
+    history = schema_history(COPIED)
+    there = {
+        (n, p): history.was_there(("shop", n), at(p)["order"]) for n in ("orders", "_orders_gho") for p in range(7)
+    }
+    assert [p for (n, p), is_there in there.items() if n == "orders" and is_there] == [*range(7)]
+    assert [p for (n, p), is_there in there.items() if n != "orders" and is_there] == [3, 4]
+    again = schema_history(MADE_AGAIN)
+    assert [p for p in range(7) if again.was_there(ORDERS, at(p)["order"])] == [0, 1, 2, 5, 6]

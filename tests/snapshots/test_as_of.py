@@ -11,6 +11,8 @@ from deltalake import DeltaTable
 
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
+from cdc_platform.explain import describe, row
+from cdc_platform.explain.table import find, parse_key
 from cdc_platform.formats import loaded
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.reading import moments
@@ -255,3 +257,38 @@ def test_while_a_load_is_under_way_a_table_has_the_rows_from_before_it(
     assert found == expected
     assert len(at_cut) == 2
     assert {cut: as_it_was(feed, "t", cut, tmp_path / f"cut {cut}")[1] for cut in at_cut} == at_cut
+
+
+@pytest.mark.thorough
+def test_before_an_online_schema_change_a_table_is_the_one_that_its_copy_replaced(
+    spark: Any, make_config: Any, tmp_path: Path
+) -> None:
+    """As gh-ost and pt-osc do it: a copy beside the table, filled over hours, that takes its name at the end."""
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    of = lambda hour: {"source_time": NOON + timedelta(hours=hour)}  # noqa: E731
+    columns = "id bigint", "a int", "b varchar(9)", "c int"
+    ghost, new = versions(*columns, name="_t_gho"), versions(*columns)
+    one, two = {"id": "1", "a": "1", "b": "x"}, {"id": "2", "a": "2", "b": "y"}
+    feed.say(OLD.stated() | {"lineage": "1"}, FIRST | of(0), SECOND | of(1))
+    feed.say(
+        ddl("CREATE TABLE _t_gho LIKE t", 12, **of(3)),
+        ddl("ALTER TABLE _t_gho ADD c INT", 13, **of(3)),
+        ghost.stated() | {"lineage": "1"},
+        ghost.insert((1, 20), {**one, "c": None}, **of(4)),
+        ghost.insert((1, 22), {**two, "c": None}, **of(5)),
+        ddl("RENAME TABLE t TO _t_del, _t_gho TO t", 30, **of(6)),
+        ddl("DROP TABLE _t_del", 31, **of(6)),
+        new.stated() | {"lineage": "1"},
+        new.update((1, 40), {**one, "c": None}, {**one, "c": "5"}, **of(7)),
+    )
+    feed.catch_up()
+    before = [["1", "1", "'x'"], ["2", "2", "'y'"]]
+    for hour in (2, 4, 5):
+        at = NOON + timedelta(hours=hour, minutes=1)
+        named, (names, rows) = as_it_was(feed, "t", at, tmp_path / f"{hour}")
+        assert (named, names, rows) == (("shop", "t"), ["id", "a", "b"], before)
+        found = find(feed.config, feed.source, "shop.t")
+        told = row.explain(feed.config, found, parse_key(found, "2", today=False), moments.Moment(time=at))
+        assert describe.explained(feed.config, told, [], every=False, sql=False)["here"] is True
+    after = [["1", "1", "'x'", "5"], ["2", "2", "'y'", "None"]]
+    assert as_it_was(feed, "t", NOON + timedelta(hours=8), tmp_path / "8")[1] == (["id", "a", "b", "c"], after)
