@@ -21,15 +21,17 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.lake import delta_table, looks
 from cdc_platform.snapshots.apply.prepare import ready_for_merge
 from cdc_platform.snapshots.apply.tombstones import graves, write_tombstones
+from cdc_platform.snapshots.reduce import row_events
 from cdc_platform.snapshots.reduce.fold import overlaid
-from cdc_platform.snapshots.schema.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
+from cdc_platform.snapshots.schema.columns import BOOKKEEPING, TableColumn, not_before, order_literal, order_sql
 from cdc_platform.snapshots.schema.shapes import ADDRESS
 from cdc_platform.snapshots.target import Stale, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
-from cdc_platform.tables import ADDRESS_TYPE, ORDER, ROW_ADDRESS
+from cdc_platform.tables import ADDRESS_TYPE, ORDER
 
 _BURIED, _THERE, _NEW = 0, 1, 2  # where an event is known from, the most telling first
+_SIGN = "CASE WHEN scope = 'insert' THEN 1 ELSE -1 END AS sign"  # of a buried event
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,20 @@ def bring_up(
     finally:
         settled.unpersist()
     return figures.invalid_dates, _untold(_known(spark, target, columns, at))
+
+
+def unlike(new: DataFrame, target: Target, low: Order) -> bool:
+    """Whether anything is known to be deleted after the oldest of these events (`low`) of which they don't tell: a
+    TRUNCATE, or a row of a content that they are about, after the first of these. It was known before, or comes with a
+    later batch."""
+    if not delta_table.exists(target.tombstones):
+        return False
+    later = delta_sql.read(new.sparkSession, target.tombstones).where(not_before("_cdc_order", low))
+    first = new.groupBy("content").agg(F.min("order_key").alias("_first"))
+    told = new.select("content", "sign", ADDRESS)
+    rows = later.selectExpr("*", _SIGN).join(first, "content").where("_cdc_order >= _first")
+    others = rows.join(told, told.columns, "left_anti").select("scope")
+    return not others.union(later.where("scope = 'table'").select("scope")).isEmpty()
 
 
 def _stones(spark: SparkSession, target: Target) -> tuple[Any, bool]:
@@ -171,29 +187,14 @@ def _truncate(
     write_tombstones(stone, target, columns, f"{app} truncate", batch_id)
 
 
-def _content(columns: list[TableColumn]) -> Column:
-    """Digest of the cells `_v0`, …: two rows of the table are equal just where these are."""
-    cells = [(F.col(f"_v{i}"), c) for i, c in enumerate(columns)]
-    texts = [F.base64(v) if c.spark == "binary" else v.cast("string") for v, c in cells]
-    told = [F.coalesce(F.concat(F.length(t).cast("string"), F.lit(":"), t), F.lit("-")) for t in texts]
-    return F.unhex(F.sha2(F.concat_ws("", *told), 256))
-
-
 def _events(rows: DataFrame, columns: list[TableColumn]) -> DataFrame:
     """sign (1: a row came, -1: one went), content, _cdc_address, _cdc_order, _cdc_source_time, _v0, …"""
-    before, after = overlaid("before", "after"), overlaid("after", "before")
-    went = F.when(F.col("op").isin("update", "delete"), F.struct(F.lit(-1).alias("sign"), before.alias("image")))
-    came = F.when(F.col("op") != "delete", F.struct(F.lit(1).alias("sign"), after.alias("image")))
-    event = F.explode(F.array_compact(F.array(went, came))).alias("_e")
-    changes = rows.where("op <> 'truncate'").select("order_key", "source_time", *ROW_ADDRESS.names, event)
-    typed = changes.withColumn("_image", F.col("_e.image")).select(
-        F.col("_e.sign").alias("sign"),
-        F.struct(*ROW_ADDRESS.names).cast(ADDRESS_TYPE).alias(ADDRESS),
+    return row_events.of_changes(rows, columns).select(
+        *("sign", "content", ADDRESS),
         F.col("order_key").alias("_cdc_order"),
         F.col("source_time").alias("_cdc_source_time"),
-        *(c.value(c.text("_image")).alias(f"_v{i}") for i, c in enumerate(columns)),
+        *(f"_v{i}" for i, _ in enumerate(columns)),
     )
-    return typed.withColumn("content", _content(columns))
 
 
 def _event_counts(new: DataFrame, target: Target, columns: list[TableColumn], since: Any) -> DataFrame:
@@ -234,17 +235,16 @@ def _known(spark: SparkSession, target: Target, columns: list[TableColumn], sinc
     gone = graves(spark, target, columns).where("scope <> 'table'")
     if since is not None:
         gone = gone.where(F.col("_cdc_order") > order_literal(since))
-    sign = F.when(F.col("scope") == "insert", 1).otherwise(-1).alias("sign")
-    buried = gone.select(sign, "content", ADDRESS, "_cdc_order", F.lit(_BURIED).alias("state"))
+    buried = gone.selectExpr(_SIGN, "content", ADDRESS, "_cdc_order", f"{_BURIED} AS state")
     there = _rows_of(delta_sql.read(spark, target.snapshot), columns).withColumn("state", F.lit(_THERE))
     return buried.unionByName(there, allowMissingColumns=True)
 
 
 def _rows_of(snapshot: DataFrame, columns: list[TableColumn]) -> DataFrame:
     """Rows of the snapshot as events."""
-    cells = [F.col(quoted(c.name)).alias(f"_v{i}") for i, c in enumerate(columns)]
-    rows = snapshot.select(F.lit(1).alias("sign"), ADDRESS, "_cdc_order", "_cdc_source_time", *cells)
-    return rows.withColumn("content", _content(columns))
+    cells = (f"_v{i}" for i, _ in enumerate(columns))
+    rows = row_events.of_table(snapshot, columns)
+    return rows.select(F.lit(1).alias("sign"), ADDRESS, "_cdc_order", "_cdc_source_time", *cells, "content")
 
 
 def _untold(known: DataFrame) -> str | None:

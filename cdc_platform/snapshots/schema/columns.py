@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.formats.events import require_distinct_names
@@ -145,3 +146,13 @@ def order_sql(order: Any) -> str:
 def order_literal(order: Any) -> Column:
     """An `order_key` value (Row) as a column."""
     return F.expr(order_sql(order))
+
+
+def not_before(column: str, low: Order) -> Column:
+    """Whether an `order_key` is this one or newer, and of some others: told field by field, so that files are passed
+    over by their statistics."""
+    found: Column = F.lit(True)
+    for name, number in [*zip(("epoch", "file", "pos"), low, strict=False)][::-1]:
+        field, bound = F.col(f"{column}.{name}"), F.lit(str(number)).cast(ORDER_FIELDS[name])
+        found = (field > bound) | ((field == bound) & found)
+    return found
