@@ -17,16 +17,18 @@ from pyspark.sql import SparkSession
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import delta_table, folders, queries, stores
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import ended, positions
 from cdc_platform.results import Stopwatch
-from cdc_platform.shadow import ready, seam
+from cdc_platform.shadow import pairing, point, ready, seam
 from cdc_platform.shadow.handover import Handover
+from cdc_platform.shadow.point import Common
 from cdc_platform.shadow.ready import Way
 from cdc_platform.shadow.seam import Seam
+from cdc_platform.snapshots import state
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import ERASURES, LOADED, OFFSET_LEDGER, TOPICS
+from cdc_platform.tables import ERASURES, LOADED, OFFSET_LEDGER, TABLE_STATE, TOPICS, Name
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class Cutover(Way):
             if (before := self._done()) is not None:
                 return {**before, "seconds": watch.seconds}
             self._check_config()
-            ready.bring(spark, self.config, self.pair, leases, self.told)
+            rows = ready.bring(spark, self.config, self.pair, leases, self.told)
             at = self._seam()
+            self._check_up_to(spark, rows, at)
             self._note(at)
         return {**self._result(at, done=True), "seconds": watch.seconds}
 
@@ -92,6 +95,31 @@ class Cutover(Way):
         told = [r for row in rows or [] for r in row["records"] or ()]
         there = [r["offset"] for r in told if (r["topic"], r["partition"]) == at.new]
         return max((offset for offset in there if offset >= at.offset), default=None)
+
+    def _check_up_to(self, spark: SparkSession, rows: dict[Name, dict[str, Any]], at: Seam) -> None:
+        """Raises ShadowRefused where a row isn't the same behind the last transaction of both: what either lacks of
+        that stands before the seam, and would never come. rows: of a comparison at an earlier point."""
+        common = point.up_to(self.config, self.pair, at.gtid, at.new, at.offset)
+        found = ready.check_unsettled(spark, self.config, self.pair, rows, common)
+        if not (open_ := {name for name, row in found.items() if row["unsettled"]}):
+            return
+        states = state.now(TABLE_STATE.at(stores.lake(self.config)), self.by)
+        for one in pairing.tables(self.config, self.pair):
+            if one.name in open_ and one.by and (why := self._in_part(one.by, states[one.by], common)):
+                problem = f"rows of {'.'.join(one.name)} aren't the same behind {at.gtid}, and {why}"
+                raise self.refused(problem, ready.RUN, "--exchange")
+
+    def _in_part(self, name: Name, told: dict[str, Any], common: Common) -> str | None:
+        """Why what is newer in `by` may leave a row of a table as it is in `of`, be it in part. Whole images and
+        deletes don't."""
+        if told["partial"]:
+            return f"{self.by.name} tells parts of rows"
+        assert common.bounds is not None
+        forgotten = queries.query(
+            f"SELECT 1 FROM t WHERE scope <> 'row' AND {common.bounds[1].beyond('_cdc_order')} LIMIT 1",
+            t=folders.tombstones(stores.lake(self.config), self.by.name, name),
+        )
+        return f"{self.by.name} has forgotten which were deleted since" if forgotten else None
 
     # -- doing it ------------------------------------------------------------------------------------------
 

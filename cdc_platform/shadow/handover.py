@@ -25,13 +25,13 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
 from cdc_platform.results import Stopwatch
-from cdc_platform.shadow import pairing, ready, run
+from cdc_platform.shadow import pairing, point, ready
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.ready import Way
 from cdc_platform.snapshots.schema import features
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.session import leased
-from cdc_platform.tables import CHANGELOG, CUTS, SNAPSHOT_FOLDERS, WATERMARKS, Name, name_of
+from cdc_platform.tables import CHANGELOG, CUTS, SNAPSHOT_FOLDERS, WATERMARKS, Name
 
 _LATER = "`cdc-platform run`, then this once more"
 _OF_LOG = ("delta.columnMapping.", "delta.feature.", "delta.min")
@@ -128,11 +128,9 @@ class Handover(Way):
     def _check_unsettled(self, spark: SparkSession, rows: dict[Name, dict[str, Any]]) -> None:
         """Raises ShadowRefused where a row that couldn't be judged differs, and `by` has nothing newer of it than all
         that `of` has: `by` has all of that, so both should have the same row. Some feeds tell seconds."""
-        open_ = [name for name, row in rows.items() if row["unsettled"]]
-        if open_ and (newest := self._newest()):
-            since, tables = newest.replace(microsecond=0) + timedelta(seconds=1), [".".join(name) for name in open_]
-            found = run.compare(spark, self.config, self.pair, tables=tables, anew=True, since=since)["rows"]
-            ready.check_tables(self.pair, {name: row for row in found if (name := name_of(row)) in open_})
+        if any(row["unsettled"] for row in rows.values()) and (newest := self._newest()):
+            at = point.before(self.config, self.pair, newest.replace(microsecond=0) + timedelta(seconds=1))
+            ready.check_unsettled(spark, self.config, self.pair, rows, at)
 
     def _newest(self) -> datetime | None:
         """When the newest change of `of` was made; None: not every change tells that."""

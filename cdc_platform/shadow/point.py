@@ -94,7 +94,7 @@ class Common:
 
     complete: tuple[Complete | None, Complete | None]
     gtid: str | None = None
-    places: tuple[Place, Place] | None = None
+    bounds: tuple[Bound, Bound] | None = None
     source_time: datetime | None = None
     reason: str | None = None
 
@@ -102,11 +102,10 @@ class Common:
 def common(config: Config, pair: Shadow) -> Common:
     """What both feeds have. To be asked before the versions that are compared are looked up."""
     sources = config.source(pair.of), config.source(pair.by)
-    path = WATERMARKS.at(stores.lake(config))
-    of, by = complete = watermarks.complete(path, sources[0].name), watermarks.complete(path, sources[1].name)
+    of, by = complete = _complete(config, pair)
     if found := _transaction(config, sources):
-        gtid, places = found
-        return Common(complete, gtid, places)
+        gtid, bounds = found
+        return Common(complete, gtid, bounds)
     for source, told in zip(sources, complete, strict=True):
         if told is None or told.source_time is None:
             why = (told and told.reason) or "nothing of it is in snapshots yet"
@@ -116,14 +115,35 @@ def common(config: Config, pair: Shadow) -> Common:
     return Common(complete, source_time=until)
 
 
+def before(config: Config, pair: Shadow, since: datetime) -> Common:
+    """All that was changed before a time."""
+    return Common(_complete(config, pair), source_time=since)
+
+
+def up_to(config: Config, pair: Shadow, gtid: str, where: tuple[str, int], offset: int) -> Common:
+    """All that `of` has, and what came by a partition of `by` before an offset. gtid: the last of both."""
+    by = config.source(pair.by)
+    mine = f'topic = {text(where[0])} AND "partition" = {where[1]:d} AND "offset"'
+    if there := _positions(config, by, "max", f"{mine} < {offset:d}"):
+        bound = Bound(max(there), last=True)
+    else:
+        bound = Bound(min(_positions(config, by, "min", f"{mine} >= {offset:d}"), default=None))
+    return Common(_complete(config, pair), gtid, (Bound(None), bound))
+
+
+def _complete(config: Config, pair: Shadow) -> tuple[Complete | None, Complete | None]:
+    path = WATERMARKS.at(stores.lake(config))
+    return watermarks.complete(path, pair.of), watermarks.complete(path, pair.by)
+
+
 def point(config: Config, pair: Shadow, found: Common) -> Point:
     """The point, and what of either feed is from behind it. To be asked when the versions are chosen: all changes in
     them are in the changelog then."""
     feeds = []
     for i, name in enumerate((pair.of, pair.by)):
         source = config.source(name)
-        if found.places is not None:
-            bound = Bound(found.places[i], last=True)
+        if found.bounds is not None:
+            bound = found.bounds[i]
         else:
             assert found.source_time is not None, "there is a point"
             bound = Bound(_first(config, source, found.source_time))
@@ -137,8 +157,8 @@ def partitions(config: Config, source: Source) -> list[tuple[str, int]]:
     return sorted(known.keys() - ended(config, source))
 
 
-def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, tuple[Place, Place]] | None:
-    """The newest transaction of which both feeds have all in their snapshots, and its last place in each. A row that
+def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, tuple[Bound, Bound]] | None:
+    """The newest transaction of which both feeds have all in their snapshots, and its end in each. A row that
     was loaded, or taken out by a repair, tells how far its view was, not how far the feed is."""
     lake = stores.lake(config)
     path = CHANGELOG.at(lake)
@@ -167,8 +187,8 @@ def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, t
     if not rows or len(rows) < 2 or any(_unfinished(config, s) for s in sources):
         return None
     row = rows[1]  # a later one has come by both
-    places = [tuple(int(row[f"{side}_{n}"]) for n in _FIELDS) for side in ("of", "by")]
-    return row["gtid"], (places[0], places[1])
+    of, by = (Bound(tuple(int(row[f"{side}_{n}"]) for n in _FIELDS), last=True) for side in ("of", "by"))
+    return row["gtid"], (of, by)
 
 
 def _unfinished(config: Config, source: Source) -> bool:

@@ -1,4 +1,4 @@
-"""Whether one feed can take the other's place: what both ways of it ask (cutover.py, places.py)."""
+"""Whether one feed can take the other's place: what both ways of it ask (cutover.py, handover.py)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,11 +15,13 @@ from cdc_platform.lake.lease import Lease
 from cdc_platform.shadow import kept, pairing, run
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.kinds import BEHIND, EQUAL
+from cdc_platform.shadow.point import Common
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, Name, name_of
 from cdc_platform.units import count, when
 
 RUN = "`cdc-platform run`, then this once more"
+_MEND = "`cdc-platform reconcile --repair` of them, and this once more when both feeds have come on"
 _COMPARE = "`cdc-platform shadow compare` tells more"
 
 
@@ -98,6 +100,24 @@ def check_tables(pair: Shadow, rows: dict[Name, dict[str, Any]]) -> None:
     _check_any(pair, rows)
     for wrong in _wrong(rows):
         raise _refused(pair, wrong, _COMPARE)
+
+
+def check_unsettled(
+    spark: SparkSession, config: Config, pair: Shadow, rows: dict[Name, dict[str, Any]], at: Common
+) -> dict[Name, dict[str, Any]]:
+    """Compares tables of which rows couldn't be judged once more. rows: of a comparison that found nothing wrong; at:
+    a point by which `by` has all that `of` has, so that both should have the same rows. Returns the new rows of these
+    tables; what is unsettled by then is newer in `by`. Raises ShadowRefused where anything differs."""
+    tables = [name for name, row in rows.items() if row["unsettled"]]
+    if not tables:
+        return {}
+    found = run.compare(spark, config, pair, tables=[".".join(name) for name in tables], anew=True, at=at)["rows"]
+    again = {name: row for row in found if (name := name_of(row)) in tables}
+    if wrong := list(_wrong(again)):
+        until = f", up to {at.gtid}" if at.gtid else ""
+        problem = f"{kept.shortened(wrong)}, and {pair.by} has all that {pair.of} has{until}"
+        raise _refused(pair, problem, f"`cdc-platform shadow status {pair.of}` tells which", _MEND)
+    return again
 
 
 def _check_any(pair: Shadow, rows: dict[Name, dict[str, Any]]) -> None:

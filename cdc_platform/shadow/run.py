@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -62,12 +61,12 @@ def compare(
     *,
     tables: Sequence[str] = (),
     anew: bool = False,
-    since: datetime | None = None,
+    at: Common | None = None,
     told: Told = lambda _: None,
 ) -> dict[str, Any]:
     """Compares the tables of a pair (db.table as `of` spells it; none: all) whose snapshots or whose point have moved
-    since they were last compared; anew: all of them. since: changes from that time on don't count; else see
-    point.py. Keeps what it found in SHADOW_DIFFERENCES and SHADOW_COMPARISONS.
+    since they were last compared; anew: all of them. at: the point; None: as point.py finds
+    it. Keeps what it found in SHADOW_DIFFERENCES and SHADOW_COMPARISONS.
 
     Returns kept.summary with compared (how many tables were, now), seconds, and rows: the newest row of
     SHADOW_COMPARISONS of every table. Raises ConfigError (no such table), RunInProgress, ShadowRefused."""
@@ -75,9 +74,7 @@ def compare(
     with held(config, pair):
         check_whole(config, pair)
         delta_sql.ensure(SHADOW_DIFFERENCES, SHADOW_DIFFERENCES.at(stores.lake(config)))
-        common, before = point.common(config, pair), kept.last(config, pair)
-        if since is not None:
-            common = point.Common(common.complete, source_time=since)
+        common, before = at or point.common(config, pair), kept.last(config, pair)
         paired = pairing.tables(config, pair)
         work = _Work.of(spark, config, pair, common, _selected(paired, tables))
         jobs = [partial(work.row, one, None if anew else before.get(one.name), told) for one in work.paired]

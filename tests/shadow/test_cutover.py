@@ -26,7 +26,7 @@ from cdc_platform.spark.session import leased
 from cdc_platform.tables import CHANGES, CUTS, HISTORY_PATH, OFFSET_LEDGER, WATERMARKS
 from tests.killed import process
 from tests.oracle.session import DB
-from tests.shadow.test_run import ITEMS, without
+from tests.shadow.test_run import ITEMS, named, without
 from tests.shadow.world import BY, OF, Pair
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle]
@@ -274,6 +274,55 @@ def test_what_is_not_certain_is_refused(feeds):
 
     publish([Record(f"{w.sides[OF].topic}.feed", 0, None, b"nothing that can be read")], w.bootstrap)
     refused(w, f"quarantine holds 1 row of {OF}; what would do: `cdc-platform quarantine list --source {OF}`")
+
+
+@pytest.mark.thorough
+def test_what_differs_between_the_point_and_the_seam_is_refused(feeds):
+    """The newest transactions of the feed in use can't be judged by the comparison's point."""
+    w = feeds("tencent_dts", "tencent_dts")
+    names = name, _, other = filled(w, "seam_cut")
+    w.run(f"UPDATE {name} SET name = 'lost' WHERE id = 1")
+    w.send(OF, without(name, 1))
+    w.send(BY)
+    w.run(f"INSERT INTO {other} (id) VALUES (900)")
+    both = w.db.log()[-1].gtid
+    w.send(OF)
+    w.send(BY)
+    w.run(f"UPDATE {name} SET name = 'newer' WHERE id = 4")
+    w.send(BY)
+    w.catch_up()
+    row = w.compare()[f"{DB}.{name}"]
+    assert [row[k] for k in ("state", "reason", "differing", "unsettled")] == ["behind", None, 0, 2]
+    differs = f"1 row of {DB}.{name} differs, and {BY} has all that {OF} has, up to {both}"
+    refused(w, f"{differs}; what would do: `cdc-platform shadow status {OF}` tells which")
+    assert [d[:3] for d in w.open()] == [(name, "1", "differs")]
+
+    # another value in the last transaction of both
+    w.run(f"UPDATE {name} SET name = 'mended' WHERE id = 1")
+    w.pass_on(other)
+    w.run(f"UPDATE {name} SET name = 'one' WHERE id = 2")
+    w.send(OF)
+    w.send(BY, named(name, 2, "two"))
+    w.run(f"UPDATE {name} SET name = 'newest' WHERE id = 5")
+    w.send(BY)
+    refused(w, f"1 row of {DB}.{name} differs, and {BY} has all")
+    assert [d[:3] for d in w.open()] == [(name, "2", "differs")]
+
+    # what is newer in the other feed comes by it
+    w.run(f"UPDATE {name} SET name = 'mended' WHERE id = 2")
+    w.pass_on(other)
+    w.run(f"UPDATE {name} SET name = 'last of both' WHERE id = 3")
+    w.send(OF)
+    w.send(BY)
+    w.run(f"UPDATE {name} SET name = 'by the new one' WHERE id = 5")
+    w.send(BY)
+    w.catch_up()
+    row = w.compare()[f"{DB}.{name}"]
+    assert [row[k] for k in ("state", "reason", "differing", "unsettled")] == ["behind", None, 0, 1]
+    assert asked(w).do(w.spark)["done"] and w.open() == []
+    follow(w)
+    w.catch_up(OF)
+    same(w, *names)
 
 
 @pytest.mark.thorough

@@ -144,6 +144,37 @@ def test_a_common_transaction_is_one_behind_which_another_has_come_by_both(confi
     assert found(config).gtid is None, "the snapshots may not have it yet"
 
 
+def up_to(config, offset: int) -> point.Point:
+    pair = config.shadow_of("a")
+    return point.point(config, pair, point.up_to(config, pair, "uuid:4", ("b", 0), offset))
+
+
+def came(config, offset: int, pos: int, table: str = "t", **more) -> None:
+    """A change by `b`'s partition."""
+    change(config, "b", pos, 0, table, partition=0, offset=offset, **more)
+
+
+def test_up_to_an_offset_counts_what_came_before_it_and_all_of_the_other_feed(config):
+    """Whatever was loaded, or came by another topic, before or behind it."""
+    change(config, "a", 99, 0)
+    for number in (1, 2, 3, 4, 6):
+        came(config, number + 3, 10 * number, f"t{number}")
+    came(config, 9, 20, "again")  # sent once more
+    came(config, 0, 70, "loaded", op="read", topic=LOADED)
+    came(config, 5, 50, "elsewhere", topic="old")
+    at = up_to(config, 8)
+    assert (at.gtid, at.of.bound, at.of.moved) == ("uuid:4", Bound(None), set())
+    assert at.by.bound == Bound((0, 1, 40, 0, 0, 0), last=True)
+    assert (at.by.moved, at.by.unsettled) == ({("d", "t6"), ("d", "loaded"), ("d", "elsewhere")}, {("d", "loaded")})
+
+
+def test_up_to_an_offset_before_which_nothing_of_the_tables_came(config):
+    change(config, "a", 99, 0)
+    came(config, 9, 30)
+    assert up_to(config, 8).by.bound == Bound((0, 1, 30, 0, 0, 0))
+    assert up_to(config, 8).by.moved == {("d", "t")}
+
+
 @pytest.mark.usefixtures("in_snapshots")
 @pytest.mark.parametrize("op", ["delete", "read"])
 def test_what_a_repair_did_says_nothing_of_the_feed(config, op):

@@ -11,7 +11,7 @@ from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
 from cdc_platform.lake import delta_table
 from cdc_platform.reading import described
-from cdc_platform.shadow import handover, ready, run
+from cdc_platform.shadow import handover, point, ready, run
 from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.tables import SHADOW_COMPARISONS
 from tests import calls
@@ -69,7 +69,8 @@ def test_a_comparison_reads_the_column_lists_of_either_feed_once(config, monkeyp
     frame = SimpleNamespace(dtypes=[("id", "bigint")])
     monkeypatch.setattr(run._Work, "_frame", lambda *_: frame)  # no Spark: the columns alone tell that there is no key
     read = calls.count(monkeypatch, described, "keys")
-    found = run.compare(cast("Any", None), config, config.shadow[0], anew=True, since=AT)
+    at = point.before(config, config.shadow[0], AT)
+    found = run.compare(cast("Any", None), config, config.shadow[0], anew=True, at=at)
     assert [r["reason"] for r in found["rows"]] == ["the key isn't known in shop"] * 2
     assert [source for _, source in read] == ["shop", "shop-dts"]
 
