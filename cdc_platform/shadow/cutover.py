@@ -99,10 +99,10 @@ class Cutover(Way):
     def _check_up_to(self, spark: SparkSession, rows: dict[Name, dict[str, Any]], at: Seam) -> None:
         """Raises ShadowRefused where a row isn't the same behind the last transaction of both: what either lacks of
         that stands before the seam, and would never come. rows: of a comparison at an earlier point."""
-        common = point.up_to(self.config, self.pair, at.gtid, at.new, at.offset)
-        found = ready.check_unsettled(spark, self.config, self.pair, rows, common)
-        if not (open_ := {name for name, row in found.items() if row["unsettled"]}):
+        if not (tables := ready.unsettled(rows)):
             return
+        common = point.up_to(self.config, self.pair, at.gtid, at.new, at.offset)
+        open_ = ready.unsettled(ready.check_unsettled(spark, self.config, self.pair, tables, common))
         states = state.now(TABLE_STATE.at(stores.lake(self.config)), self.by)
         for one in pairing.tables(self.config, self.pair):
             if one.name in open_ and one.by and (why := self._in_part(one.by, states[one.by], common)):

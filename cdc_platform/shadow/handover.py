@@ -116,8 +116,7 @@ class Handover(Way):
         """Raises ShadowRefused where the tables of `by` may lack something that those of `of` have: rows that can't be
         judged yet are newer there, unless all that `of` has was committed before the time up to which `by` is complete.
         An event tells when its statement ran, at most `settle_s` before its commit."""
-        open_ = [name for name, row in sorted(rows.items()) if row["unsettled"]]
-        if not open_:
+        if not (open_ := ready.unsettled(rows)):
             return
         newest, complete = self._newest(), watermarks.complete(WATERMARKS.at(stores.lake(self.config)), self.by.name)
         up_to = complete and complete.source_time
@@ -128,9 +127,9 @@ class Handover(Way):
     def _check_unsettled(self, spark: SparkSession, rows: dict[Name, dict[str, Any]]) -> None:
         """Raises ShadowRefused where a row that couldn't be judged differs, and `by` has nothing newer of it than all
         that `of` has: `by` has all of that, so both should have the same row. Some feeds tell seconds."""
-        if any(row["unsettled"] for row in rows.values()) and (newest := self._newest()):
+        if (open_ := ready.unsettled(rows)) and (newest := self._newest()):
             at = point.before(self.config, self.pair, newest.replace(microsecond=0) + timedelta(seconds=1))
-            ready.check_unsettled(spark, self.config, self.pair, rows, at)
+            ready.check_unsettled(spark, self.config, self.pair, open_, at)
 
     def _newest(self) -> datetime | None:
         """When the newest change of `of` was made; None: not every change tells that."""

@@ -102,15 +102,17 @@ def check_tables(pair: Shadow, rows: dict[Name, dict[str, Any]]) -> None:
         raise _refused(pair, wrong, _COMPARE)
 
 
+def unsettled(rows: dict[Name, dict[str, Any]]) -> list[Name]:
+    """Tables of which a comparison couldn't judge some rows that aren't the same."""
+    return sorted(name for name, row in rows.items() if row["unsettled"])
+
+
 def check_unsettled(
-    spark: SparkSession, config: Config, pair: Shadow, rows: dict[Name, dict[str, Any]], at: Common
+    spark: SparkSession, config: Config, pair: Shadow, tables: list[Name], at: Common
 ) -> dict[Name, dict[str, Any]]:
-    """Compares tables of which rows couldn't be judged once more. rows: of a comparison that found nothing wrong; at:
-    a point by which `by` has all that `of` has, so that both should have the same rows. Returns the new rows of these
-    tables; what is unsettled by then is newer in `by`. Raises ShadowRefused where anything differs."""
-    tables = [name for name, row in rows.items() if row["unsettled"]]
-    if not tables:
-        return {}
+    """Compares these tables once more. at: a point by which `by` has all that `of` has, so that both should have the
+    same rows. Returns their newest rows of SHADOW_COMPARISONS; what is unsettled by then is newer in `by`. Raises
+    ShadowRefused where anything differs."""
     found = run.compare(spark, config, pair, tables=[".".join(name) for name in tables], anew=True, at=at)["rows"]
     again = {name: row for row in found if (name := name_of(row)) in tables}
     if wrong := list(_wrong(again)):

@@ -48,7 +48,7 @@ def check(config, monkeypatch, unsettled: int) -> None:
     """The comparison at the seam finds so many rows of which `b` has something newer."""
     monkeypatch.setattr(cutover.ready, "check_unsettled", lambda *_: {T: {"unsettled": unsettled}})
     found = Cutover(config, config.shadow_of("a"), lambda _: None)
-    found._check_up_to(cast("Any", None), {}, AT)
+    found._check_up_to(cast("Any", None), {T: {"unsettled": 3}}, AT)
 
 
 def test_whole_rows_and_deletes_tell_all_of_them(config, monkeypatch):
