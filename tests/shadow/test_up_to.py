@@ -1,5 +1,6 @@
-"""Rows that are unlike at the seam, of which the other feed has something newer: whether that tells all of them."""
+"""What the comparison's point leaves open is judged at the seam, before one feed takes the other's place. No Spark."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -7,14 +8,16 @@ import pytest
 from deltalake import write_deltalake
 
 from cdc_platform.lake import stores
-from cdc_platform.shadow import cutover
+from cdc_platform.landing.ended import ended
+from cdc_platform.shadow import cutover, ready
 from cdc_platform.shadow.cutover import Cutover
 from cdc_platform.shadow.errors import ShadowRefused
+from cdc_platform.shadow.point import Bound, Common
 from cdc_platform.shadow.seam import Seam
 from cdc_platform.tables import CHANGELOG, TABLE_STATE, TOMBSTONES_PATH
 from tests.rows import add
 from tests.shadow.test_point import order
-from tests.shadow.test_seam import feeds
+from tests.shadow.test_seam import change, come, feeds
 
 AT = Seam(("a", 0), ("b", 0), 7, "aaaa:3")
 T = ("d", "t")
@@ -70,3 +73,30 @@ def test_parts_of_rows_and_forgotten_deletes_do_not(config, monkeypatch, told, w
     with pytest.raises(ShadowRefused, match=f"rows of d.t aren't the same behind aaaa:3, and {why}; .*--exchange"):
         check(config, monkeypatch, 2)
     check(config, monkeypatch, 0)
+
+
+def test_what_the_point_leaves_open_is_compared_at_the_seam(make_config, monkeypatch):
+    """`a` lost the third of five transactions, and hasn't the last yet; the comparison's point is the second."""
+    config, asked = feeds(make_config), []
+    for number in (1, 2, 4):
+        change(config, "a", number, number)
+    for number in range(1, 6):
+        change(config, "b", number + 3, number)
+        seen = {"source": "b", "topic": "b", "partition": 0, "offset": number + 3, "db": "d", "table": "t"}
+        add(config.lake, CHANGELOG, {**seen, "op": "insert", "order_key": order(10 * number)})
+    come(config, 4)
+    row = {"db": "d", "schema": None, "table": "t", "state": "behind", "reason": None, "not_compared": []}
+    row |= {"only_of": 0, "only_by": 0, "differing": 0, "unsettled": 2}
+
+    def compared(*_: Any, tables: list[str], anew: bool, at: Common) -> dict[str, Any]:
+        asked.append((tables, anew, at.gtid, at.bounds))
+        return {"rows": [{**row, "state": "different", "only_by": 1, "unsettled": 1}, {**row, "table": "other"}]}
+
+    monkeypatch.setattr(ready, "bring", lambda *_: {T: row, ("d", "other"): {**row, "unsettled": 0}})
+    monkeypatch.setattr(ready.run, "compare", compared)
+    begins = SimpleNamespace(topic="b", partition=0, begin=0)
+    monkeypatch.setattr(cutover.positions, "in_kafka", lambda *_: [begins])
+    with pytest.raises(ShadowRefused, match=r"1 row of d\.t differs, and b has all that a has, up to aaaa:4; what"):
+        Cutover(config, config.shadow_of("a"), lambda _: None).do(cast("Any", None))
+    assert asked == [(["d.t"], True, "aaaa:4", (Bound(None), Bound((0, 1, 40, 0, 0, 0), last=True)))]
+    assert ended(config, config.source("a")) == frozenset()
