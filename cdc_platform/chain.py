@@ -4,12 +4,14 @@ Dagster's assets and the command line call these and nothing deeper. Each call i
 it again with no new input changes nothing.
 """
 
+import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.results import StageResult
+from cdc_platform.units import count
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from cdc_platform.tables import Name
 
 
+_log = logging.getLogger("cdc_platform.run")
 Stage = Callable[..., StageResult]
 """(session, config, source) → what was done."""
 
@@ -122,13 +125,17 @@ def retry(
     date. choose: gives the messages (topic, partition, offset, held) once all that came is decoded. Returns them."""
     from cdc_platform.changes.run import decode_again
 
-    for stage in (reassemble, decode, unify):  # what was decoded again before isn't held any more
-        stage(spark, config, source)
+    def step(stage: Callable[..., Any], doing: str, *more: Any) -> None:
+        _log.info("retry of %s: %s", source.name, doing)
+        stage(spark, config, source, *more)
+
+    for stage in ("envelopes", "changes", "changelog"):  # what was decoded again before isn't held any more
+        step(STAGES[stage], stage)
     held = choose()
     if held:
-        decode_again(spark, config, source, held)
-        unify(spark, config, source)
-    snapshot(spark, config, source)  # also of a retry before that was ended behind its decoding
+        step(decode_again, f"{count(len(held), 'message')} once more", held)
+        step(unify, "changelog")
+    step(snapshot, "snapshots")  # also of a retry before that was ended behind its decoding
     return held
 
 

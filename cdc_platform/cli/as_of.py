@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from cdc_platform import tables
-from cdc_platform.cli.output import Report, printed, progress
+from cdc_platform.cli.output import Report, printed, progress, working
 from cdc_platform.cli.run import with_spark
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.launch import log_followed
 from cdc_platform.reading import moments
 from cdc_platform.reading.catalog import TableName, complete_up_to
 from cdc_platform.units import when
@@ -48,7 +49,8 @@ def command(
     place = _destination(loaded, to)
     ready = with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
-    named, made = chain.as_of(open_session(ready), ready, feed, name.name, at.point, place)
+    with working(f"making {name.text} as it was"), log_followed(progress):
+        named, made = chain.as_of(open_session(ready), ready, feed, name.name, at.point, place)
     complete, proven, reason = _complete(loaded, feed, name.name, at)
     data = {
         **{"source": source, "table": name.text, "then": ".".join(named), "at": moments.to_json(at)},

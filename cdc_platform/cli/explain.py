@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from cdc_platform.cli import message
-from cdc_platform.cli.output import Lines, Report, Verbatim, printed
+from cdc_platform.cli.output import Lines, Report, Verbatim, printed, working
 from cdc_platform.cli.tables import ConfigFile
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError
@@ -48,18 +48,19 @@ def command(
     found = find(loaded, loaded.source(source), table)
     cells = parse_key(found, key, today=at is None)
     only = [found.column(c) for c in column or ()]
-    if not found.keys:
-        if at is not None:
-            raise ConfigError("--at", f"{found.text} has no key: its rows are told by what is in them now", [])
-        data = describe.contents(loaded, found, cells, sql=sql)
-        people = _contents(data)
-    else:
-        moment = moments.Moment() if at is None else moments.parse(loaded, source, at, "--at")
-        told = row.explain(loaded, found, cells, moment)
-        data = describe.explained(loaded, told, only, every=every, sql=sql)
-        people = _explained(data)
-    if raw:
-        _add_messages(loaded, found.source, data)
+    if not found.keys and at is not None:
+        raise ConfigError("--at", f"{found.text} has no key: its rows are told by what is in them now", [])
+    with working(f"looking through the changes of {found.text}", only_terminal=True):
+        if not found.keys:
+            data = describe.contents(loaded, found, cells, sql=sql)
+            people = _contents(data)
+        else:
+            moment = moments.Moment() if at is None else moments.parse(loaded, source, at, "--at")
+            told = row.explain(loaded, found, cells, moment)
+            data = describe.explained(loaded, told, only, every=every, sql=sql)
+            people = _explained(data)
+        if raw:
+            _add_messages(loaded, found.source, data)
     people |= _changes(data["changes"])
     if data["ddl"]:
         people["DDL behind the first of them"] = [{"address": d["address"], "statement": d["ddl"]} for d in data["ddl"]]

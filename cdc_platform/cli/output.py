@@ -30,6 +30,8 @@ _WIDTH = 100
 """Columns where there is no terminal to ask, and no COLUMNS in the environment."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+_consoles: list[Any] = []
+"""Rich's, while a spinner is shown."""
 
 
 @dataclass(frozen=True)
@@ -115,24 +117,38 @@ def show_error(error: CdcError, as_json: bool) -> None:
 
 def progress(text: str) -> None:
     """One line of progress on stderr."""
+    if _consoles:
+        _consoles[-1].print(clean(text), soft_wrap=True)
+        return
     stream = err()
     stream.write(clean(text) + "\n")
     stream.flush()
 
 
 @contextmanager
-def working(text: str) -> Iterator[None]:
-    """Shows on stderr that `text` is going on: a spinner on a terminal, else one line."""
+def working(text: str, *, only_terminal: bool = False) -> Iterator[None]:
+    """Shows on stderr that `text` is going on: a spinner on a terminal, below the lines of progress that come meanwhile;
+    else one line, or none with only_terminal."""
     stream = err()
     if not stream.isatty():
-        progress(text)
+        if not only_terminal:
+            progress(text)
         yield
         return
     from rich.console import Console  # late: most commands need no rich
+    from rich.live import Live
+    from rich.spinner import Spinner
     from rich.text import Text
 
-    with Console(file=stream, markup=False, highlight=False, emoji=False).status(Text(clean(text))):
-        yield
+    console = Console(file=stream, markup=False, highlight=False, emoji=False)
+    spinner = Spinner("dots", Text(clean(text)), style="status.spinner")
+    own = {"redirect_stdout": False, "redirect_stderr": False}  # what others print is for the log: see `quiet`
+    with Live(spinner, console=console, transient=True, refresh_per_second=12.5, **own):
+        _consoles.append(console)
+        try:
+            yield
+        finally:
+            _consoles.pop()
 
 
 @overload

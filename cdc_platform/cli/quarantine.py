@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cdc_platform.cli import message
-from cdc_platform.cli.output import Lines, Report, printed, progress
+from cdc_platform.cli.output import Lines, Report, printed, progress, working
 from cdc_platform.config import load_config
 from cdc_platform.errors import CdcError
 from cdc_platform.tables import text_of
@@ -160,17 +160,20 @@ def retry_command(
     from cdc_platform.chain import retry
     from cdc_platform.cli.run import with_spark
     from cdc_platform.lake.writer_lock import source_lock
+    from cdc_platform.launch import log_followed
     from cdc_platform.spark.session import leased, open_session
 
     loaded = load_config(config)
     chosen = [loaded.source(source)] if source else list(loaded.sources)
     ready = with_spark(loaded, master)
-    spark = open_session(ready)
+    progress(f"Spark: {ready.spark.remote or ready.spark.master}")
+    with working("starting Spark", only_terminal=True):
+        spark = open_session(ready)
     found = []
     for one in chosen:
-        progress(one.name)
         asked, of_source = quarantine.HeldFilter([one], table, reason), quarantine.HeldFilter([one])
-        with source_lock(ready, one) as lease, leased(spark, lease):
+        doing = working(f"decoding what is held of {one.name} once more")
+        with doing, log_followed(progress), source_lock(ready, one) as lease, leased(spark, lease):
             tried = retry(spark, ready, one, partial(quarantine.messages, ready, asked))
         of = {(m["topic"], m["partition"], m["offset"]) for m in tried}
         left = [m for m in quarantine.messages(ready, of_source) if (m["topic"], m["partition"], m["offset"]) in of]

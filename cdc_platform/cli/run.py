@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cdc_platform.cli.output import Report, printed, progress
+from cdc_platform.cli.output import Report, printed, progress, working
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError, RunFailed
 from cdc_platform.launch import NOT_OF_A_RUN, error_of, launcher, log_followed, run_all, run_summary
@@ -47,7 +47,8 @@ def command(
     for text in advice.warnings(loaded):
         progress(f"warning: {text}")
     if rebuild and table:
-        return Report({"rebuilt": _rebuild(ready, chosen, table)})
+        with working(f"making {table} anew"), log_followed(progress):
+            return Report({"rebuilt": _rebuild(ready, chosen, table)})
     prestart.begin(ready)
     with log_followed(progress):
         results = run_all(ready, chosen)

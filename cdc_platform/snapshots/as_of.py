@@ -1,6 +1,7 @@
 """A table as it was at a moment, made from the changelog at a place of its own, in the columns that it had then.
 Nothing of the lake changes."""
 
+import logging
 import uuid
 from datetime import datetime
 from functools import reduce
@@ -25,6 +26,7 @@ from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, CUTS, Name
 
+log = logging.getLogger("cdc_platform.run")
 _SCRATCH = "_as_of"
 """Where tombstones are while a table is made."""
 
@@ -44,6 +46,7 @@ def make(
     the log up to the last change of that time or before; a place: up to it; or the number of a cut.
     Returns its name then, and what was made. Raises NotReadable where nothing had come by then, TableStopped."""
     history = History(spark, config, source)
+    log.info("%s: looking which changes had come by then", ".".join(name))
     if isinstance(at, int):
         then = _at_cut(config, source, at, history)
     else:
@@ -57,6 +60,7 @@ def make(
     as_then = history.until(then.place, then.came)
     if not as_then.full.exists(named) or not _was_there(spark, config, source, as_then, named, then):
         raise NotReadable(source.name, f"had no table {'.'.join(named)} at {label}", ["another moment"])
+    log.info("%s: it is made from the changelog", ".".join(named))
     try:
         return named, rebuild_table(spark, config, source, as_then, named, up_to=then.up_to, into=into)
     finally:

@@ -87,6 +87,10 @@ def row(pos: int, id_: int, n: str, op: str = "c") -> dict[str, Any]:
     return {"before": None, "after": {"id": id_, "n": n}, "source": source, "op": op}
 
 
+RETRIED = ("changelog", "1 message once more", "changelog", "snapshots")
+"""The last steps of a retry, as they are told while it goes on."""
+
+
 @pytest.fixture
 def topic(spark: Any, tmp_path: Path) -> Topic:
     return Topic(spark, tmp_path)
@@ -96,7 +100,9 @@ def topic(spark: Any, tmp_path: Path) -> Topic:
 def test_what_an_option_lets_in_takes_its_place(topic: Topic, capsys: pytest.CaptureFixture[str]):
     def asked(*args: str) -> tuple[int, Any]:
         code = command([*args, "--config", str(topic.file), "--json"])
-        return code, json.loads(capsys.readouterr().out)
+        printed = capsys.readouterr()
+        asked.progress = printed.err.splitlines()
+        return code, json.loads(printed.out)
 
     topic.land(created(), row(10, 1, "1234"), row(20, 2, "-5"), row(30, 1, "77", "u"))
     topic.catch_up()
@@ -111,6 +117,7 @@ def test_what_an_option_lets_in_takes_its_place(topic: Topic, capsys: pytest.Cap
     assert asked("quarantine", "retry", "--reason", "no such reason")[1][0]["messages"] == 0
     of = ("--source", "s", "--table", "d.*", "--reason", "decimal")
     assert asked("quarantine", "retry", *of) == (0, [{"source": "s", "messages": 1, "used": 1, "held_rows": 0}])
+    assert asked.progress[-4:] == [f"retry of s: {doing}" for doing in RETRIED]
     assert [(i, int(n)) for i, n in topic.rows()] == [(1, 77), (2, -5)]
     assert "quarantined" not in topic.outcomes()
     assert len(DeltaTable(tables.CHANGELOG.at(topic.config.lake)).to_pyarrow_table()) == 3

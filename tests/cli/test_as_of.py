@@ -86,6 +86,11 @@ def test_whether_it_is_proven_or_assumed_is_told(told: Any, capsys: Any):
     assert ["proven", "no"] in [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
+def test_while_it_is_made_it_says_so(told: Any, capsys: Any):
+    run(["as-of", "s", "shop.orders", NOON.isoformat(), "--to", str(told.to), "--config", str(told.config)])
+    assert capsys.readouterr().err.splitlines() == ["Spark: local[*]", "making shop.orders as it was"]
+
+
 def test_a_table_as_of_a_transaction_is_complete_where_its_end_has_come(told: Any):
     assert told(GTID) == (1, False, f"neither the end of {GTID} nor a change behind it has come")
     end = {"source": "s", "kind": "commit", "gtid": GTID, "source_time": NOON}

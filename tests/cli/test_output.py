@@ -1,7 +1,10 @@
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -250,6 +253,34 @@ app.COMMANDS["noisy"] = ("__main__:command", "")
 command = output.printed(noisy)
 sys.exit(app.run(["noisy", *sys.argv[1:]]))
 """
+
+
+WORKING = NOISE.replace(
+    'output.progress("step 1")',
+    """
+    with output.working("doing it"):
+        time.sleep(0.3)
+        print("a library")
+        output.progress("step 1")
+""",
+).replace("import ctypes", "import time, ctypes")
+
+
+def test_what_is_going_on_is_shown_on_a_terminal_below_the_lines_of_progress(tmp_path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", WORKING], stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path)
+    os.close(theirs)
+    told = b""
+    with suppress(OSError):  # the terminal's end
+        while piece := os.read(ours, 10_000):
+            told += piece
+    os.close(ours)
+    out, _ = process.communicate()
+    assert (process.returncode, out) == (0, b"rows  1\n")
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told.decode())
+    assert re.search(r"^\W+doing it\r", plain), plain
+    assert re.search(r"\rstep 1\r\n\W+doing it", plain), plain
+    assert "library" not in plain
 
 
 @pytest.mark.parametrize("there", [True, False])

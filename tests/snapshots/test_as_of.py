@@ -15,6 +15,7 @@ from cdc_platform.explain import describe, row
 from cdc_platform.explain.table import find, parse_key
 from cdc_platform.formats import loaded
 from cdc_platform.formats.contract import MESSAGE
+from cdc_platform.launch import log_followed
 from cdc_platform.reading import moments
 from cdc_platform.snapshots import as_of
 from cdc_platform.snapshots.apply import staging
@@ -124,6 +125,11 @@ def test_behind_a_transaction_a_table_is_what_it_made(spark: Any, make_config: A
     for number, rows in enumerate(expected, 1):
         gtid = moments.parse(feed.config, "s", f"{uuid}:{number}", "TIME|GTID|CUT", gtids=True).point
         assert as_it_was(feed, "t", gtid, tmp_path / f"{number}")[1][1] == rows
+    lines: list[str] = []
+    with log_followed(lines.append):
+        as_it_was(feed, "t", gtid, tmp_path / "told")
+    steps = ["looking which changes had come by then", "it is made from the changelog"]
+    assert lines == [f"shop.t: {step}" for step in steps]
     with pytest.raises(NotReadable, match=f"no change of a transaction {uuid}:9"):
         moments.parse(feed.config, "s", f"{uuid}:9", "TIME|GTID|CUT", gtids=True)
 
