@@ -127,8 +127,8 @@ def progress(text: str) -> None:
 
 @contextmanager
 def working(text: str, *, only_terminal: bool = False) -> Iterator[None]:
-    """Shows on stderr that `text` is going on: a spinner on a terminal, below the lines of progress that come meanwhile;
-    else one line, or none with only_terminal."""
+    """Shows on stderr that `text` is going on: a spinner on a terminal, below the lines of progress that come
+    meanwhile; else one line, or none with only_terminal."""
     stream = err()
     if not stream.isatty():
         if not only_terminal:

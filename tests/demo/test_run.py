@@ -5,14 +5,16 @@ import pytest
 from deltalake import write_deltalake
 from filelock import FileLock
 
+from cdc_platform import tables
 from cdc_platform.automation.observe import Newest, heartbeat
 from cdc_platform.config import load_config
 from cdc_platform.demo.folder import DemoFolderInUse, Settings, prepare
-from cdc_platform.demo.run import Outcome, run_demo, table_versions, unaccounted
+from cdc_platform.demo.run import Outcome, run_demo, table_versions, unaccounted, written_since
 from cdc_platform.feeds.feeds import FEEDS
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import probe
 from tests import s3_server
+from tests.rows import add
 
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined", "lost")
 
@@ -87,6 +89,27 @@ def test_versions_of_all_tables_of_a_lake(tmp_path):
     for path in paths:
         write_deltalake(str(lake / path), rows, mode="append")
     assert table_versions(config) == {str(lake / path): paths.count(path) - 1 for path in set(paths)}
+
+
+def test_a_run_with_nothing_new_may_tell_what_goes_by_the_clock(tmp_path):
+    """On a slow machine a partition may have become idle meanwhile."""
+    config = prepare(tmp_path / "demo", Settings(tmp_path / "demo"))
+    add(config.lake, tables.CHANGELOG, overwrite=True)
+    known = {
+        "source": config.sources[0].name,
+        "scope": "source",
+        "source_time": (now := datetime.now(UTC)),
+        "proven": True,
+        "at": now,
+    }
+    add(config.lake, tables.WATERMARKS, {**known, "batch": 0})
+    before = table_versions(config)
+    add(config.lake, tables.WATERMARKS, {**known, "batch": 1})
+    assert written_since(config, before) == [str(tmp_path / "demo" / "lake" / "watermarks")]
+    add(config.lake, tables.WATERMARKS, {**known, "batch": 2, "proven": False})
+    assert written_since(config, before) == []
+    add(config.lake, tables.CHANGELOG, overwrite=True)
+    assert written_since(config, before) == [str(tmp_path / "demo" / "lake" / "changelog")]
 
 
 @pytest.mark.thorough
