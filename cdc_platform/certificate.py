@@ -280,7 +280,7 @@ def _of_others(held: Iterable[_Held]) -> list[str]:
     for h in held:
         rows[h.name] += h.rows
     return [
-        f"quarantine holds {count(n, 'message')} of the source that name no table"
+        f"quarantine holds {count(n, 'message')} of the source that {'names' if n == 1 else 'name'} no table"
         if name is None
         else f"quarantine holds {count(n, 'row')} of it under the name {'.'.join(name)}"
         for name, n in rows.items()

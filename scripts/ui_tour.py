@@ -4,8 +4,9 @@
     .venv/bin/pip install playwright && sudo apt-get install -y chromium
     .venv/bin/python -m scripts.ui_tour --config .cdc/demo/cdc.yaml
 
-It starts `cdc-platform ui` on a free port, publishes one message that can't be read, waits until the sensors have
-reported, takes the pictures and stops the UI.
+It starts `cdc-platform ui` on a free port, erases a row, publishes one message that can't be read, waits until the
+sensors have reported, launches a replay, takes the pictures and stops the UI. Its configuration is that of the demo
+with a history and a server to load from (which isn't asked), in a file beside it.
 """
 
 import argparse
@@ -20,13 +21,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from cdc_platform.config import load_config
 from cdc_platform.setup.ports import free_port
 from cdc_platform.spark.connect import answers
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images" / "ui"
 MAX_BYTES = 200_000
-_START_S, _PAGE_S = 300, 60
+_START_S, _PAGE_S, _RUN_S = 300, 60, 900
+_TABLE = "/assets/snapshots/{source}/shop/orders?view="
 
 # name of the picture, path of the page, text that is there once it is drawn, width, height
 PAGES = [
@@ -46,17 +50,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path(".cdc/demo/cdc.yaml"))
     parser.add_argument("--source", default="shop_dts", help="the source whose tables are shown")
+    parser.add_argument("--replayed", default="shop_canal", help="the source that is replayed")
     parser.add_argument("--settle", type=float, default=240, help="seconds for sensors and runs to report")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     parser.add_argument("--only", nargs="*", default=[page[0] for page in PAGES])
     given = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with ui(given.config) as url, browser(given.chromium) as page:
-        break_one(given.config, given.source)
+    config = with_more(given.config, given.source)
+    with ui(config) as url, browser(given.chromium) as page:
+        erase_one(config, given.source)
+        break_one(config, given.source)
         time.sleep(given.settle)
+        of = {"source": given.source, "replay": replayed(url, given.replayed)}
         for name, path, text, width, height in PAGES:
             if name in given.only:
-                take(page, url + path.format(source=given.source), text, (width, height), FOLDER / f"{name}.png")
+                take(page, url + path.format(**of), text, (width, height), FOLDER / f"{name}.png")
+
+
+def with_more(config: Path, source: str) -> Path:
+    """The demo's configuration with a history of a table and a server to load from, in a file beside it."""
+    given = yaml.safe_load(config.read_text(encoding="utf-8"))
+    [one] = (s for s in given["sources"] if s["name"] == source)
+    one |= {"tables": {"history": ["shop.orders"]}, "reconcile": {"dsn_env": "SHOP_DSN"}}
+    file = config.with_name("tour.yaml")
+    file.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
+    return file
 
 
 @contextmanager
@@ -76,6 +94,35 @@ def ui(config: Path) -> Iterator[str]:
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(60)
+
+
+def erase_one(config: Path, name: str) -> None:
+    """One order's bytes out of the lake of a source."""
+    from cdc_platform.lake import queries, stores
+    from cdc_platform.tables import SNAPSHOT_PATH
+
+    loaded = load_config(config)
+    orders = SNAPSHOT_PATH.of(stores.lake(loaded), name, ("shop", "orders"))
+    [row] = queries.query("SELECT min(id) AS id FROM t WHERE id > 0", t=orders)
+    program = Path(sys.executable).with_name("cdc-platform")
+    given = [name, "shop.orders", str(row["id"]), "--yes", "--config", str(config.absolute())]
+    subprocess.run([str(program), "erase", *given], check=True)
+
+
+def replayed(url: str, source: str) -> str:
+    """The id of a run of the job `replay`, by another time zone, that has ended."""
+    from dagster import DagsterRunStatus
+    from dagster_graphql import DagsterGraphQLClient
+
+    client = DagsterGraphQLClient("127.0.0.1", port_number=int(url.rpartition(":")[2]))
+    config = {"ops": {"replay_source": {"config": {"options": {"time_zone": "Asia/Shanghai"}}}}}
+    run = client.submit_job_execution("replay", run_config=config, tags={"dagster/partition": source})
+    deadline = time.monotonic() + _RUN_S
+    while (status := client.get_run_status(run)) is not DagsterRunStatus.SUCCESS:
+        if status in (DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED) or time.monotonic() > deadline:
+            raise SystemExit(f"the run {run} of replay: {status.value}")
+        time.sleep(2)
+    return run
 
 
 def break_one(config: Path, name: str) -> None:

@@ -88,7 +88,7 @@ def test_what_quarantine_holds_breaks_its_table_and_what_names_none_breaks_all(c
     assert verdicts(config) == ("proven", "broken: quarantine holds 1 row of it")
     resolve(config, SOURCE)
     held(config, SOURCE, None)
-    why = "broken: quarantine holds 1 message of the source that name no table"
+    why = "broken: quarantine holds 1 message of the source that names no table"
     assert verdicts(config) == (why, why)
 
 
@@ -100,7 +100,7 @@ def test_what_quarantine_holds_of_no_table_ends_with_a_comparison_after_it(confi
         place = {"epoch": 0, "file": 1, "pos": n, "event": 0, "row": 0, "landed": n}
         step = {"source": SOURCE, "db_before": "shop", "table_before": before, "order_key": place}
         add(config.lake, tables.SCHEMA_CHANGES, {**step, "db_after": after and "shop", "table_after": after})
-    of_no_table = "broken: quarantine holds 1 message of the source that name no table"
+    of_no_table = "broken: quarantine holds 1 message of the source that names no table"
     renamed = f"{of_no_table}; quarantine holds 1 row of it under the name shop.was_called_so"
     assert verdicts(config) == (renamed, of_no_table)
     compared(config, "orders", at=datetime.now(UTC) - timedelta(hours=1))

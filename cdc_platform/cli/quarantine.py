@@ -56,7 +56,7 @@ def list_command(
     chosen = quarantine.HeldFilter(sources, table, reason, resolved=not unresolved)
     found = (quarantine.summary if summary else quarantine.rows)(loaded, chosen, limit)
     if table is not None and (others := quarantine.unnamed(loaded, chosen)):
-        progress(f"{others} more in quarantine name no table: they may be of any")
+        progress(f"{others} more in quarantine {'names' if others == 1 else 'name'} no table, and may be of any")
     return Report(found, shown=[(_group if summary else _row)(r) for r in found])
 
 

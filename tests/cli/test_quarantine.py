@@ -147,7 +147,7 @@ def test_people_see_whose_row_it_is(told, capsys):
     assert run(["quarantine", "list", "--table", "shop.orders"]) == 0
     told_, beside = capsys.readouterr()
     assert "shop.orders" in told_ and "id=1" in told_ and "\x1b" not in told_
-    assert "1 more in quarantine name no table" in beside
+    assert "1 more in quarantine names no table, and may be of any" in beside
     assert run(["quarantine", "list", "--summary"]) == 0
     told_ = " ".join(capsys.readouterr().out.split())
     assert "and 1 that differ in their values" in told_ and "dbo.s.items" in told_
