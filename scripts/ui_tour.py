@@ -92,8 +92,9 @@ def ui(config: Path) -> Iterator[str]:
             time.sleep(1)
         yield f"http://127.0.0.1:{port}"
     finally:
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(60)
 
 
 def erase_one(config: Path, name: str) -> None:

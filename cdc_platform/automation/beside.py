@@ -1,13 +1,14 @@
 """What Dagster is told of histories and typed changes: events of runs, and a check of each."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import dagster as dg
 
 from cdc_platform.automation import table_status
 from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
-from cdc_platform.automation.table_events import DATA_VERSION, evaluation, newest
+from cdc_platform.automation.table_events import DATA_VERSION, column_schema, evaluation, newest
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Source
 from cdc_platform.lake import looks, queries, stores
@@ -59,7 +60,7 @@ def _result(key: dg.AssetKey, one: Beside) -> dg.AssetCheckResult:
         asset_key=key,
         check_name=HAS_ALL_CHANGES,
         passed=not one.lacks_changes,
-        description=literal(_state_text(one)),
+        description=literal("it has all changes of its table" if one.state == KEPT else _state_text(one)),
     )
 
 
@@ -76,7 +77,9 @@ def events(
         version, rows = (look.version, look.rows) if look else (None, None)
         if look and rows is None:
             rows = queries.row_count(path)
-        found = {"dagster/uri": path.uri(), "dagster/row_count": rows, "delta_version": version}
+        found: dict[str, Any] = {"dagster/uri": path.uri(), "dagster/row_count": rows, "delta_version": version}
+        if look:
+            found["dagster/column_schema"] = column_schema(table_status.columns(look, (), {}, bookkeeping=True))
         metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _state_text(one)}
         tags = {SOURCE_TAG: naming.tag(source)}
         lacks = one.lacks_changes and version is not None

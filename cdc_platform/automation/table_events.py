@@ -22,7 +22,7 @@ from dagster._core.definitions.data_version import (
 from cdc_platform.automation import evidence
 from cdc_platform.automation.markup import literal
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
-from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.automation.table_status import Column, TableStatus
 from cdc_platform.certificate import BROKEN
 from cdc_platform.lake.watermarks import lag_seconds
 from cdc_platform.units import count, when
@@ -88,7 +88,7 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
     if status.rows is not None:
         found["dagster/row_count"] = status.rows
     if status.columns:
-        found["dagster/column_schema"] = column_schema(status)
+        found["dagster/column_schema"] = column_schema(status.columns)
     if cut := status.cut:
         found |= {
             "cut": cut.number,
@@ -116,10 +116,10 @@ def completeness(status: TableStatus) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
 
 
-def column_schema(status: TableStatus) -> dg.TableSchema:
+def column_schema(columns: Iterable[Column]) -> dg.TableSchema:
     """Columns with types, key, comments, and what the feed can't tell."""
 
-    def column(c: Any) -> dg.TableColumn:
+    def column(c: Column) -> dg.TableColumn:
         untold = f"Not told by the feed: {'; '.join(c.untold)}" if c.untold else None
         return dg.TableColumn(
             c.name,
@@ -128,14 +128,14 @@ def column_schema(status: TableStatus) -> dg.TableSchema:
             constraints=dg.TableColumnConstraints(nullable=c.nullable and not c.key, other=["key"] if c.key else []),
         )
 
-    return dg.TableSchema(columns=[column(c) for c in status.columns])
+    return dg.TableSchema(columns=[column(c) for c in columns])
 
 
 def check_results(status: TableStatus, key: dg.AssetKey, before: Shown | None = None) -> list[dg.AssetCheckResult]:
     """The table's checks. before: what its page shows so far."""
     columns = (before or {}).get("dagster/column_schema")
     known = columns.schema if isinstance(columns, dg.TableSchemaMetadataValue) else None
-    changed = schema_difference(known, column_schema(status)) if known and status.columns else []
+    changed = schema_difference(known, column_schema(status.columns)) if known and status.columns else []
     stopped, held = status.state == "stopped", status.held
     of = f"--source {status.source.name} --table {quote(status.name)}"
     broken = status.certificate.text if status.certificate and status.certificate.verdict == BROKEN else None

@@ -5,7 +5,7 @@ State, not deltas: each call reads what the lake says now, whoever wrote it and 
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -222,16 +222,19 @@ def _opened(path: Store, key: list[str]) -> dict[str, Any]:
     return {
         "version": look.version,
         "rows": queries.row_count(path) if look.rows is None else look.rows,
-        "columns": tuple(_columns(look.schema, key, limits)),
+        "columns": tuple(columns(look, key, limits)),
         "limits": tuple(limits.get("*", ())),
     }
 
 
-def _columns(schema: str, key: list[str], limits: dict[str, list[str]]) -> Iterator[Column]:
+def columns(
+    look: looks.Look, key: Sequence[str], limits: Mapping[str, list[str]], *, bookkeeping: bool = False
+) -> Iterator[Column]:
+    """A table's columns; bookkeeping: those of the platform's, too."""
     from deltalake import Schema
 
-    for f in Schema.from_json(schema).fields:
-        if not f.name.startswith(BOOKKEEPING) or f.name in key:
+    for f in Schema.from_json(look.schema).fields:
+        if bookkeeping or not f.name.startswith(BOOKKEEPING) or f.name in key:
             comment = (f.metadata or {}).get("comment")
             kind = getattr(f.type, "type", None)
             kind = kind if isinstance(kind, str) else json.loads(f.type.to_json())["type"]

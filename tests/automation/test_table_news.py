@@ -95,7 +95,9 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     getattr(source.tables, kind).append("shop.t0[01]")
     lake, name = stores.lake(config), ("shop", "t01")
     path = KINDS[kind].path.of(lake, source.name, name)
-    write_deltalake(path.uri(), pa.table({"id": [1, 1, 2]}))
+    op = pa.field("_cdc_op", pa.string(), metadata={"comment": "what made it"})
+    columns = pa.schema([pa.field("id", pa.int64()), op])
+    write_deltalake(path.uri(), pa.table({"id": [1, 1, 2], "_cdc_op": ["read"] * 3}, columns))
     for table in (BESIDE_STATE, CHANGELOG):
         new_tables.create(table.at(lake), table)
     States(config, source, kind).note({name: ("kept", None)})
@@ -108,6 +110,11 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     [made, found] = [e for e in events if e.asset_key.path[0] == kind]
     assert (made.asset_key, made.metadata["dagster/row_count"].value) == (spec.key, 3)
     assert isinstance(made, dg.AssetMaterialization)
+    shown = made.metadata["dagster/column_schema"].schema.columns
+    assert [(c.name, c.type, c.description) for c in shown] == [
+        ("id", "long", None),
+        ("_cdc_op", "string", "what made it"),
+    ]
     assert (found.asset_key, found.check_name, found.passed) == (spec.key, beside.HAS_ALL_CHANGES, True)
     States(config, source, kind).note({name: ("lacking", "no room")})
     status = {s.name: s for s in table_status.statuses(config, source)}
@@ -282,7 +289,7 @@ def test_whether_it_has_all_changes_may_be_asked_for(config, source, instance, t
     found = dg.Definitions(assets=specs, asset_checks=[check], jobs=[job]).resolve_job_def("look")
     told = found.execute_in_process(instance=instance).get_asset_check_evaluations()
     assert {(e.asset_key.path[-1], e.passed, e.description) for e in told} == {
-        ("t00", True, "kept"),
+        ("t00", True, "it has all changes of its table"),
         ("t01", False, "lacking: no room"),
         ("t02", True, "waiting: the next run makes it"),
     }
