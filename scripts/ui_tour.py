@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,40 @@ MAX_BYTES = 200_000
 _START_S, _PAGE_S, _RUN_S = 300, 60, 900
 _TABLE = "/assets/snapshots/{source}/shop/orders?view="
 
-# name of the picture, path of the page, text that is there once it is drawn, width, height
-PAGES = [
+Act = Callable[[Any, str], None]
+"""What is done on a page before its picture is taken, of a source."""
+
+
+def whole_message(page: Any, _: str) -> None:
+    """A run's output, with all of its metadata."""
+    page.get_by_text("STEP_OUTPUT").first.hover()
+    page.get_by_text("View full message").first.click()
+
+
+def filled_in(page: Any, source: str) -> None:
+    """The launchpad of `load` with a source and a table."""
+    page.get_by_placeholder("Partition").click()
+    page.keyboard.type(source)
+    page.wait_for_timeout(2000)  # the list of partitions
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(5000)  # the partition's own configuration
+    page.locator(".CodeMirror").first.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(yaml.safe_dump(LOAD, sort_keys=False))
+
+
+LOAD = {"ops": {"load_tables": {"config": {"tables": ["shop.orders"], "chunk_rows": 50_000, "end_history": True}}}}
+# name of the picture, path of the page, text that is there once it is drawn, width, height, what is done there
+PAGES: list[tuple[Any, ...]] = [
     ("health", "/assets/health?view=overview", "healthy_sources", 2000, 1000),
     ("catalog", "/assets?asset-selection=key%3A%22*orders*%22", "orders", 1500, 560),
-    ("table", "/assets/snapshots/{source}/shop/orders?view=overview", "Columns", 1500, 1000),
-    ("checks", "/assets/snapshots/{source}/shop/orders?view=checks", "not_stopped", 1500, 700),
+    ("table", _TABLE + "overview", "Columns", 1500, 1000),
+    ("checks", _TABLE + "checks", "not_stopped", 1500, 700),
     ("quarantine", "/assets/quarantine/{source}?view=checks", "nothing_is_held", 1500, 700),
+    ("history", "/assets/history/{source}/shop/orders?view=overview", "_cdc_valid_from", 1500, 1560),
+    ("evidence", _TABLE + "events", "source_landed", 1500, 1400),
+    ("replay", "/runs/{replay}", "STEP_OUTPUT", 1500, 940, whole_message),
+    ("load", "/locations/cdc/jobs/load/playground", "load_tables", 1500, 560, filled_in),
     ("lineage", "/assets/snapshots/{source}?view=lineage&lineageScope=upstream&lineageDepth=9", "snapshots", 1500, 700),
     ("automation", "/automation", "checkpoint_sensor", 1500, 500),
     ("runs", "/runs", "Runs", 1500, 560),
@@ -62,9 +89,13 @@ def main() -> None:
         break_one(config, given.source)
         time.sleep(given.settle)
         of = {"source": given.source, "replay": replayed(url, given.replayed)}
-        for name, path, text, width, height in PAGES:
+        for name, path, text, width, height, *acts in PAGES:
             if name in given.only:
-                take(page, url + path.format(**of), text, (width, height), FOLDER / f"{name}.png")
+                see(page, url + path.format(**of), text, (width, height))
+                for act in acts:
+                    act(page, given.source)
+                    page.wait_for_timeout(6000)
+                take(page, FOLDER / f"{name}.png")
 
 
 def with_more(config: Path, source: str) -> Path:
@@ -149,10 +180,8 @@ def browser(chromium: str) -> Iterator[Any]:
         running.close()
 
 
-def take(page: Any, url: str, text: str, size: tuple[int, int], file: Path) -> None:
-    """One picture, with few enough colours to be small."""
-    from PIL import Image
-
+def see(page: Any, url: str, text: str, size: tuple[int, int]) -> None:
+    """Open a page and wait until it is drawn."""
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.goto(url, wait_until="domcontentloaded", timeout=_PAGE_S * 1000)
     page.get_by_text(text).first.wait_for(timeout=_PAGE_S * 1000)
@@ -160,6 +189,12 @@ def take(page: Any, url: str, text: str, size: tuple[int, int], file: Path) -> N
     if (long := page.get_by_text("[Show Markdown]")).count():
         long.first.click()
         page.wait_for_timeout(2000)
+
+
+def take(page: Any, file: Path) -> None:
+    """One picture, with few enough colours to be small."""
+    from PIL import Image
+
     picture = Image.open(io.BytesIO(page.screenshot()))
     picture.convert("RGB").quantize(64).save(file, optimize=True)
     length = file.stat().st_size
