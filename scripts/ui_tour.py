@@ -137,7 +137,7 @@ def erase_one(config: Path, name: str) -> None:
     orders = SNAPSHOT_PATH.of(stores.lake(loaded), name, ("shop", "orders"))
     [row] = queries.query("SELECT min(id) AS id FROM t WHERE id > 0", t=orders)
     program = Path(sys.executable).with_name("cdc-platform")
-    given = [name, "shop.orders", str(row["id"]), "--yes", "--config", str(config.absolute())]
+    given = [name, "shop.orders", str(row["id"]), "--follow", "--yes", "--config", str(config.absolute())]
     subprocess.run([str(program), "erase", *given], check=True)
 
 
