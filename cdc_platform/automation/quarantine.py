@@ -83,6 +83,14 @@ def messages(config: Config, chosen: HeldFilter) -> list[dict[str, Any]]:
     )
 
 
+def beyond_decoding(config: Config, chosen: HeldFilter) -> int:
+    """Rows that `messages` leaves out, as decoding once more changes none of them: what is no whole message, and what
+    was decoded and can't be in the changelog. Raises ConfigError as `rows`."""
+    lake = _Lake(config)
+    found = lake.ask(f"SELECT count(*) AS n FROM t WHERE {lake.where(chosen)} AND room <> 'changes'")
+    return int(found[0]["n"]) if found else 0
+
+
 def unnamed(config: Config, chosen: HeldFilter) -> int:
     """Rows of the chosen sources whose message names no table: they may be of any."""
     lake = _Lake(config)

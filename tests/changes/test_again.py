@@ -1,7 +1,7 @@
 """`quarantine retry`: what an option lets in takes its place, from the raw bytes, and only once."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from cdc_platform.snapshots.target import Target
 from cdc_platform.spark.arrow_tasks import spark_schema
 from tests.changelog.feed import as_event
 from tests.changes.test_retry import LANDED
+from tests.rows import add
 
 pytestmark = pytest.mark.spark
 
@@ -123,6 +124,10 @@ def test_what_an_option_lets_in_takes_its_place(topic: Topic, capsys: pytest.Cap
     assert len(DeltaTable(tables.CHANGELOG.at(topic.config.lake)).to_pyarrow_table()) == 3
     assert asked("quarantine", "retry")[1][0]["messages"] == 0
     assert asked("quarantine", "list") == (0, [])
+    at = {"source": "s", "format": "debezium", "room": "envelopes", "topic": "t", "partition": 0, "offset": 0}
+    add(topic.config.lake, tables.QUARANTINE, {**at, "reason": "no message", "quarantined_at": datetime.now(UTC)})
+    assert asked("quarantine", "retry") == (1, [{"source": "s", "messages": 0, "used": 0, "held_rows": 1}])
+    assert asked("quarantine", "retry", "--reason", "decimal")[0] == 0
 
 
 @pytest.mark.thorough
