@@ -183,6 +183,11 @@ class Tables(Model):
         """Whether a snapshot of this name is a target of routes: its rows tell their origin."""
         return ".".join(name) in self.routes.values()
 
+    def named_databases(self) -> set[str]:
+        """Databases that patterns of `include` name in letters, without wildcards."""
+        parts = (pattern.partition(".") for pattern in self.include)
+        return {db for db, dot, _ in parts if dot and not set(db) & set("*?[")}
+
     def kept(self, *name: str) -> bool:
         """Whether there is to be a snapshot of this name."""
         return self.merged(*name) or (self.wanted(*name) and self.routed(*name) == name)

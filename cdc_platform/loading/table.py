@@ -12,6 +12,7 @@ from cdc_platform.formats.loaded import BYTES, Column
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.mysql.ddl import quoted_name
+from cdc_platform.mysql.system_versions import SystemVersions
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.reconcile.columns import Pair, SourceColumn
 from cdc_platform.reconcile.server import Server, table_name
@@ -161,6 +162,8 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
     """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
     made = server.made(db, name)  # before its columns: a table that comes in its place between both is seen
     every, stated = there(server, db, name), _stated(config, source, db, name)
+    if server.versioned(db, name):
+        raise LoadRefused(source.name, SystemVersions.why(db, name))
     own = _replicated(source, f"{db}.{name}", every, {c["name"].lower() for c in stated})
     order = _key_order(server, db, name)
     if not order and not source.tables.keys.get(f"{db}.{name}") and any(c.key for c in own):

@@ -78,8 +78,9 @@ def _origins(spark: SparkSession, config: Config, source: Source, server: Server
 
 
 def _at_source(server: Server, source: Source, known: Iterable[Name]) -> list[Name]:
-    """Tables of the followed databases: one without a snapshot must show."""
-    return [(db, t) for db, t in server.tables(sorted({name[0] for name in known})) if source.tables.wanted(db, t)]
+    """Tables of the followed databases, also of those of which nothing ever came: one without a snapshot must show."""
+    databases = {name[0] for name in known} | source.tables.named_databases()
+    return [(db, t) for db, t in server.tables(sorted(databases)) if source.tables.wanted(db, t)]
 
 
 def _timed(result: TableResult, compare: Callable[[TableResult], None]) -> TableResult:

@@ -24,6 +24,8 @@ _SHAPE = "mysql://user:password@host:3306 (more as ?ssl_ca=/path/ca.pem&connect_
 _OPTIONS = ("ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "unix_socket", "connect_timeout")
 _CONNECT_S = 10
 _OWN = ("information_schema", "performance_schema", "mysql", "sys")
+_BASE, _VERSIONED = "BASE TABLE", "SYSTEM VERSIONED"
+"""What information_schema calls tables: the second is MariaDB's, of those WITH SYSTEM VERSIONING."""
 _AT_ONCE = 200
 """Rows looked up by one statement."""
 Wanted = Mapping[str, tuple[Sequence[str], bool]]
@@ -119,6 +121,10 @@ class Server:
         """The storage engine of a table; empty: there is none."""
         return str(self._table_info("engine", db, table) or "")
 
+    def versioned(self, db: str, table: str) -> bool:
+        """Whether a table is WITH SYSTEM VERSIONING."""
+        return self._table_info("table_type", db, table) == _VERSIONED
+
     def made(self, db: str, table: str) -> str | None:
         """When the table that has this name now was made, by which it is told from another one of that name: of all
         that names a table's identity, this alone is shown to an account that may only SELECT. InnoDB of MySQL up to 5.7
@@ -137,14 +143,14 @@ class Server:
             return found
 
     def tables(self, databases: Sequence[str]) -> list[tuple[str, str]]:
-        """(database, table) of all base tables in these databases that this account may see."""
+        """(database, table) of all tables in these databases that this account may see: no views."""
         if not databases:
             return []
         with self.connected() as cursor:
             cursor.execute(
                 "SELECT table_schema, table_name FROM information_schema.tables "
-                "WHERE table_type = 'BASE TABLE' AND table_schema IN %s",
-                (list(databases),),
+                "WHERE table_type IN %s AND table_schema IN %s",
+                ((_BASE, _VERSIONED), list(databases)),
             )
             return [(str(db), str(table)) for db, table in cursor.fetchall()]
 

@@ -63,7 +63,7 @@ def asked(monkeypatch) -> Any:
         monkeypatch.setattr(table, "_stated", lambda *_: stated)
         monkeypatch.setattr(table, "_key_order", lambda *_: ["id"])
         source: Any = SimpleNamespace(name="shop", format=format, tables=SimpleNamespace(keys={}))
-        server: Any = SimpleNamespace(made=lambda *_: None)
+        server: Any = SimpleNamespace(made=lambda *_: None, versioned=lambda *_: False)
         return table_of(SimpleNamespace(), source, server, "shop", "t")  # type: ignore[arg-type]
 
     return table_at
