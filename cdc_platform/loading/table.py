@@ -11,13 +11,12 @@ from cdc_platform.errors import ConfigError, UnknownType
 from cdc_platform.formats.loaded import BYTES, Column
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.key import Part, behind, primary_key
 from cdc_platform.mysql.ddl import quoted_name
 from cdc_platform.mysql.system_versions import SystemVersions
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.reconcile.columns import Pair, SourceColumn
+from cdc_platform.reconcile.columns import SourceColumn
 from cdc_platform.reconcile.server import Server, table_name
-from cdc_platform.reconcile.statements import cell
-from cdc_platform.reconcile.texts import key_literal
 from cdc_platform.snapshots.schema.seen import seen
 from cdc_platform.suggest import closest
 from cdc_platform.tables import SCHEMA_HISTORY
@@ -27,8 +26,6 @@ TRANSACTIONAL = ("InnoDB",)
 _NUMBERS = ("integer", "bit", "boolean", "year")
 _COUNTED = ("debezium",)
 """Formats whose messages count times: what they come to has no zeros at its end."""
-_BY_NUMBER = ("enum", "set")
-"""Families that a server sorts by a number, and compares with texts as texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class Table:
     columns: tuple[Column, ...]
     at_source: tuple[SourceColumn, ...]
     every: tuple[SourceColumn, ...]
-    key: tuple[Pair, ...]
+    key: tuple[Part, ...]
     made: str | None = None
     counted: bool = False
     """Whether the feed counts times (of `_COUNTED`)."""
@@ -58,10 +55,12 @@ class Table:
         Without a key of all rows. Raises LoadRefused."""
         if not self.key:
             return f"SELECT {self.values} FROM {table_name(self.db, self.name)}"
-        order = ", ".join(_sorted(p) for p in self.key)
-        where = f" WHERE {self._behind(after)}" if after is not None else ""
+        condition = "TRUE" if after is None else behind(self.key, after)
+        if condition is None:
+            raise LoadRefused(self.source, f"{self.text}: no statement can say the key {list(after or ())!r}")
+        order = ", ".join(p.sorted for p in self.key)
         told = f"SELECT {self.values}{self._texts} FROM {table_name(self.db, self.name)}"
-        return f"{told}{where} ORDER BY {order} LIMIT {rows:d}"
+        return f"{told} WHERE {condition} ORDER BY {order} LIMIT {rows:d}"
 
     @property
     def values(self) -> str:
@@ -70,19 +69,11 @@ class Table:
 
     @property
     def _texts(self) -> str:
-        return "".join(f", {_text(p)}" for p in self.key)
+        return "".join(f", {p.text}" for p in self.key)
 
-    def _behind(self, after: Sequence[str]) -> str:
-        literals = [_literal(p, t) for p, t in zip(self.key, after, strict=True)]
-        if None in literals:
-            raise LoadRefused(self.source, f"{self.text}: no statement can say the key {list(after)!r}")
-        columns = [_sorted(p) for p in self.key]
-        parts = []
-        for i, (column, literal) in enumerate(zip(columns, literals, strict=True)):
-            same = [f"{c} = {value}" for c, value in zip(columns[:i], literals[:i], strict=True)]
-            parts.append(" AND ".join([*same, f"{column} > {literal}"]))
-        first = f"{columns[0]} >= {literals[0]}"  # which an index helps
-        return f"{first} AND ({' OR '.join(f'({p})' for p in parts)})"
+    def goes_on(self, after: Sequence[str]) -> bool:
+        """Whether these texts are of a load that went through the table in this order."""
+        return all(not p.by_bytes or p.literal(text) for p, text in zip(self.key, after, strict=True))
 
     def landed(self, rows: Sequence[tuple[Any, ...]]) -> list[list[str | None]]:
         """What the server said of some rows, as a record has it."""
@@ -125,23 +116,6 @@ def _value(column: SourceColumn) -> str:
     return name
 
 
-def _sorted(pair: Pair) -> str:
-    return f"({quoted_name(pair.name)} + 0)" if pair.type.family in _BY_NUMBER else quoted_name(pair.name)
-
-
-def _text(pair: Pair) -> str:
-    """SQL of what a load goes on behind."""
-    if pair.type.family in _BY_NUMBER:
-        return f"CAST({quoted_name(pair.name)} + 0 AS CHAR)"
-    return pair.text.key.sql(quoted_name(pair.name), cell(pair))
-
-
-def _literal(pair: Pair, text: str) -> str | None:
-    if pair.type.family in _BY_NUMBER:
-        return text if text.isdigit() else None
-    return key_literal(pair.text.key, text)
-
-
 def there(server: Server, db: str, name: str) -> list[SourceColumn]:
     """Columns of a table of the server. Raises ConfigError where it has no such table."""
     every = server.columns(db, name)
@@ -165,25 +139,17 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
     if server.versioned(db, name):
         raise LoadRefused(source.name, SystemVersions.why(db, name))
     own = _replicated(source, f"{db}.{name}", every, {c["name"].lower() for c in stated})
-    order = _key_order(server, db, name)
-    if not order and not source.tables.keys.get(f"{db}.{name}") and any(c.key for c in own):
+    key = primary_key(server, db, name, every)
+    if not key and not source.tables.keys.get(f"{db}.{name}") and any(c.key for c in own):
         problem = f"{db}.{name} has no primary key, and a unique index that servers show in its place"
         raise LoadRefused(source.name, problem, [_VENDOR, "a primary key", "tables.keys"])
     columns = _columns(source, db, name, own, every, stated)
-    if not order and (engine := server.engine(db, name)) not in TRANSACTIONAL:
+    if not key and (engine := server.engine(db, name)) not in TRANSACTIONAL:
         problem = f"{db}.{name} has no primary key, so it can't be read in pieces, and of {engine} no view can be had"
         raise LoadRefused(source.name, problem, [_VENDOR, "a primary key"])
-    if (order or source.tables.keys.get(f"{db}.{name}")) and not any(c.key for c in columns):
+    if (key or source.tables.keys.get(f"{db}.{name}")) and not any(c.key for c in columns):
         raise LoadRefused(source.name, f"{db}.{name} has none of the columns that tables.keys names", ["tables.keys"])
-    by_name = {c.name.lower(): c for c in own}
-    key = tuple(Pair(n, n, "", parse_type(by_name[n.lower()].type_text), True) for n in order)
     return Table(source.name, db, name, tuple(columns), tuple(own), tuple(every), key, made, source.format in _COUNTED)
-
-
-def _key_order(server: Server, db: str, name: str) -> list[str]:
-    with server.connected() as cursor:
-        cursor.execute(f"SHOW KEYS FROM {table_name(db, name)} WHERE Key_name = 'PRIMARY'")
-        return [str(row[4]) for row in sorted(cursor.fetchall(), key=lambda r: int(r[3]))]
 
 
 def _replicated(source: Source, table: str, every: list[SourceColumn], told: set[str]) -> list[SourceColumn]:

@@ -27,6 +27,7 @@ from pymysql.err import MySQLError
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.loaded import LogPosition
 from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.key import SORTED
 from cdc_platform.loading.proof import Evidence, check
 from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.server import Server, position_of
@@ -51,7 +52,7 @@ def opened(server: Server, of: Evidence, exact: str | None = None) -> Iterator[O
     """A view of the server whose log the evidence is in. exact: name of a table of which nothing may be in the view
     that stands behind its place, or before it and isn't in the view. Raises LoadRefused, SourceUnreachable,
     SourceRefused."""
-    with server.connected(_PATIENT) as cursor:
+    with server.connected(_PATIENT, SORTED) as cursor:
         before, prepared = who(cursor), _xa(cursor, of.source)
         at = _begun(cursor, of.source)
         if exact is not None and not at.exact:

@@ -10,6 +10,7 @@ from cdc_platform.changelog.schema_steps import schema_history
 from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT
 from cdc_platform.loading import table
 from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.key import Part
 from cdc_platform.loading.table import _check_names, _column, table_of
 from cdc_platform.tables import SCHEMA_HISTORY
 from tests.rows import add
@@ -61,7 +62,7 @@ def asked(monkeypatch) -> Any:
     def table_at(every: list[Any], stated: list[dict[str, Any]], format: str = "debezium") -> table.Table:
         monkeypatch.setattr(table, "there", lambda *_: every)
         monkeypatch.setattr(table, "_stated", lambda *_: stated)
-        monkeypatch.setattr(table, "_key_order", lambda *_: ["id"])
+        monkeypatch.setattr(table, "primary_key", lambda *_: (Part("id", "int"),))
         source: Any = SimpleNamespace(name="shop", format=format, tables=SimpleNamespace(keys={}))
         server: Any = SimpleNamespace(made=lambda *_: None, versioned=lambda *_: False)
         return table_of(SimpleNamespace(), source, server, "shop", "t")  # type: ignore[arg-type]
