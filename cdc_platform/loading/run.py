@@ -21,6 +21,7 @@ from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import run as landing
 from cdc_platform.loading import CHUNK_ROWS, land
 from cdc_platform.loading.errors import EvidencePurged, LoadRefused
+from cdc_platform.loading.images import check_whole
 from cdc_platform.loading.proof import Evidence, evidence
 from cdc_platform.loading.table import Table, table_of, there, untold
 from cdc_platform.loading.view import Open, opened, who
@@ -87,6 +88,7 @@ def load(
         catch_up()
         asked = [partial(table_of, config, source, server, db, name) for db, name in names]
         tables = [table() for table in asked]  # what can't be loaded is refused before any lands
+        check_whole(source, server, tables)
         if not end_history:
             _ends_nothing(config, source, names, {t.text for t in tables if t.key})
         seen = [notes.seen(config, source, name) for name in names]
@@ -208,6 +210,8 @@ class _Loading:
         if last is None or last.last or last.next is None or last.loaded is None:
             return None
         if last.columns != list(self.table.columns) or last.made not in (None, self.table.made):
+            return None
+        if not self.table.goes_on(last.next):  # its rows were in another order
             return None
         if time.time() - last.time_us / 1e6 >= _GOES_ON_S:
             return None

@@ -108,6 +108,21 @@ def test_a_table_that_was_never_loaded_and_a_lost_delete(world):
     assert w.problems("seen", *names) == []
 
 
+def test_a_log_that_tells_a_part_of_rows_is_refused(world):
+    w = world("canal")
+    w.db.create("in_parts", ITEMS)
+    w.db.run("INSERT INTO in_parts VALUES (1, 'a', 1, NULL)", "SET GLOBAL binlog_row_image = 'MINIMAL'")
+    w.publish()
+    try:
+        with pytest.raises(LoadRefused, match="binlog_row_image is MINIMAL"):
+            load(w.spark, w.config, w.source, w.server, [("oracle", "in_parts")])
+    finally:
+        w.db.run("SET GLOBAL binlog_row_image = 'FULL'")
+    assert [row for row in w.ledger() if row["topic"] == tables.LOADED] == []
+    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", "in_parts")])
+    assert (done.rows, w.problems("in_parts")) == (1, [])
+
+
 def test_a_feed_without_places_is_refused(world):
     w = world("canal_json")
     w.db.create("bare_feed", ITEMS)
