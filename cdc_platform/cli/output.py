@@ -142,8 +142,15 @@ def working(text: str, *, only_terminal: bool = False) -> Iterator[None]:
 
     console = Console(file=stream, markup=False, highlight=False, emoji=False)
     spinner = Spinner("dots", Text(clean(text)), style="status.spinner")
-    own = {"redirect_stdout": False, "redirect_stderr": False}  # what others print is for the log: see `quiet`
-    with Live(spinner, console=console, transient=True, refresh_per_second=12.5, **own):
+    live = Live(
+        spinner,
+        console=console,
+        transient=True,
+        refresh_per_second=12.5,
+        redirect_stdout=False,  # what others print is for the log: see `quiet`
+        redirect_stderr=False,
+    )
+    with live:
         _consoles.append(console)
         try:
             yield
