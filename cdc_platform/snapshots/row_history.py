@@ -67,7 +67,8 @@ def _add_keyless(of: Changes, touched: AffectedTable, path: Store) -> bool:
         return True
     gone = new.where("sign < 0").select("content").distinct()
     last = there.where("_cdc_order_to IS NULL").join(gone, "content", "left_semi").localCheckpoint()
-    if not last.groupBy("content", "_cdc_order").count().where("count > 1").isEmpty():
+    same = last.groupBy("_cdc_order", *(f"_v{i}" for i, _ in enumerate(columns)))  # by which they are found again
+    if not same.count().where("count > 1").isEmpty():
         return False  # nothing tells which of them goes
     written.going_on(versions.rows_going_on(new, last, columns), path, columns)
     return True

@@ -7,7 +7,6 @@ from pyspark.sql import functions as F
 
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.reduce.fold import key_names
-from cdc_platform.snapshots.reduce.row_events import content
 from cdc_platform.snapshots.reduce.versions import VERSION
 from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.spark import delta_sql
@@ -17,9 +16,8 @@ from cdc_platform.spark.delta_sql import delta, quoted
 def going_on(found: DataFrame, path: Store, columns: list[TableColumn]) -> None:
     """Versions that a batch begins, and those of now that it ends."""
     spark, view = found.sparkSession, f"cdc_versions_{uuid4().hex}"
-    same = [f"t.{quoted(c.name)} <=> s.{quoted(c.name)}" for c in columns if c.key]
-    if not same:
-        same = [" = ".join(content([f"{of}.{quoted(c.name)}" for c in columns], columns) for of in "ts")]
+    telling = [c for c in columns if c.key] or columns
+    same = [f"t.{quoted(c.name)} <=> s.{quoted(c.name)}" for c in telling]
     names = [quoted(n) for n in (*(c.name for c in columns), *VERSION)]
     found.createOrReplaceTempView(view)
     try:
