@@ -71,8 +71,9 @@ def test_a_load_whose_rows_an_earlier_version_didnt_count_begins_anew(make_confi
     now = {"next": ["5"], "time_us": int(time.time() * 1e6)}
     add(config.lake, LANDING, landed(0, "t", **now), landed(1, "u", loaded=7, **now), source="s")
 
-    def interrupted(name: str, **other: str) -> Record | None:
-        table: Any = SimpleNamespace(db="shop", name=name, columns=tuple(COLUMNS), made=None)
+    def interrupted(name: str, *, same_order: bool = True, **other: str) -> Record | None:
+        fields = {"db": "shop", "name": name, "columns": tuple(COLUMNS), "made": None}
+        table: Any = SimpleNamespace(**fields, goes_on=lambda _: same_order)
         of: Any = SimpleNamespace(epoch=0)
         path = LANDING.at(stores.lake(config), source="s")
         return _Loading(config.source("s"), cast(Any, Numbered(**other)), table, of, path, 10).interrupted()
@@ -80,5 +81,6 @@ def test_a_load_whose_rows_an_earlier_version_didnt_count_begins_anew(make_confi
     assert interrupted("t") is None
     assert interrupted("u", id="8") is None, "after a failover"
     assert interrupted("u", version="8.4.4") is None, "a server made anew"
+    assert interrupted("u", same_order=False) is None, "an earlier version went through it in another order"
     found = interrupted("u")
     assert found is not None and (found.loaded, found.next) == (7, ["5"])
