@@ -20,7 +20,7 @@ from cdc_platform.explain.table import Table
 from cdc_platform.lake.data_files import Unit, footer, read
 from cdc_platform.lake.skipping import files_that_may_hold
 from cdc_platform.lake.store import File, Store
-from cdc_platform.snapshots.reduce.one_key import key_image
+from cdc_platform.snapshots.reduce.one_key import key_after, key_image
 from cdc_platform.tables import CHANGES, name_in
 
 Key = Mapping[str, str | None]
@@ -128,7 +128,7 @@ def _others(table: Table, known: Sequence[Key], events: Iterable[Mapping[str, An
     there, found = {spelled(k) for k in known}, dict[tuple[str | None, ...], Key]()
     for event in events:
         old, after = key_image(event, names), event["after"] or {}
-        moved = {n: old.get(n) if after.get(n) is None else after[n] for n in names if n in old or n in after}
+        moved = key_after(old, after, [n for n in names if n in old or n in after])
         for told in (event["key"] or {}, event["before"] or {}, moved):
             if all(n in told for n in names) and (text := spelled(told)) not in there:
                 found.setdefault(text, {n: told[n] for n in names})

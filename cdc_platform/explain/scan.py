@@ -193,8 +193,10 @@ def _holding(
     exact = {name: text for name, text in cells.items() if text is not None and sought.alike.of(name).exact}
     items = images[image].items
     there = (_true(pc.equal(items, text)).any() for text in exact.values())  # of most batches the texts alone say so
-    some = image == "after" and len(exact) == len(cells)  # none of them: the image before holds the others, too
-    if exact and not (any(there) if some else image == "after" or all(there)):
+    if image == "after":  # with none of them it tells no more than the row before
+        if len(exact) == len(cells) and not any(there):
+            return None
+    elif not all(there):
         return None
     found = np.ones(len(images[image]), bool)
     for name, text in cells.items():

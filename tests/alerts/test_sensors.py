@@ -14,7 +14,7 @@ from cdc_platform.config import Config, parse_config
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.definitions import build
 from cdc_platform.errors import AlertNotSent, ConfigError
-from cdc_platform.lake import held_rows, new_tables, stores
+from cdc_platform.lake import beside, held_rows, new_tables, stores
 from cdc_platform.lake.beside import ANEW, States
 from cdc_platform.tables import BESIDE_STATE, CHANGELOG
 from tests.alerts.conftest import Caught
@@ -112,7 +112,9 @@ def test_held_rows_are_told_again_when_they_are_ten_times_as_many(make: Any, ins
     assert len(web.bodies[-1]["recovered"]) == 2
 
 
-def test_a_history_that_lacks_changes_is_told_once_and_when_it_has_them(make: Any, instance: Any, web: Caught) -> None:
+def test_a_history_that_lacks_changes_is_told_once_and_when_it_has_them(
+    make: Any, instance: Any, web: Caught, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = make(pages="https://dagster.example.com/", **WEBHOOK)
     source, name = config.sources[0], ("shop", "orders")
     source.tables.history.append("shop.*")
@@ -131,6 +133,10 @@ def test_a_history_that_lacks_changes_is_told_once_and_when_it_has_them(make: An
     assert note("lacking", ANEW) == "1 problems known", "a run tries again"
     assert note("lacking", "no room is left") == "1 problems known"
     assert note("kept") == "sent: CDC platform: 1 recovered"
+    with monkeypatch.context() as ended:
+        ended.setattr(beside, "_behind", lambda *_: "a run was ended before its end")
+        assert tick() == "sent: CDC platform: 1 problem"
+    assert tick() == "sent: CDC platform: 1 recovered"
     [problem] = web.bodies[0]["problems"]
     assert (problem["what"], problem["why"]) == ("history of shop-dts/shop.orders", "no room is left")
     assert problem["url"] == "https://dagster.example.com/assets/history/shop-dts/shop/orders"

@@ -78,13 +78,18 @@ def steps(
     )
     if not moves:
         return [Step(change, old, op == "delete", op in SETS_WHOLE_ROW, after)]
-    new = {k: old[k] if after.get(k) is None else after[k] for k in keys}
+    new = key_after(old, after, keys)
     image = {**(change["before"] or {}), **after}
     lost = any(c not in image for c in columns)
     return [
         Step(change, old, deleted=True, whole=False, moved=new),
         Step(change, new, deleted=False, whole=True, image=image, moved=old, lost=lost),
     ]
+
+
+def key_after(old: Image, after: Image, keys: Sequence[str]) -> Image:
+    """The key of the row after: what it doesn't tell is as in the row before."""
+    return {k: old.get(k) if after.get(k) is None else after[k] for k in keys}
 
 
 def key_image(change: Change, keys: Sequence[str] = ()) -> Image:
